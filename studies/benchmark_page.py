@@ -23,7 +23,7 @@ from nerve._utils.files import read_tsv
 from nerve.evaluation import compare
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import lines_of, short_name
-from nerve.experiments.store import UNAVAILABLE
+from nerve.experiments.run_store import UNAVAILABLE
 from nerve.report.figures import draw
 from nerve.report.figures.colours import CYCLE, MUTED, RC
 from nerve.report.load import load_results

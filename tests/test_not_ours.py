@@ -11,7 +11,7 @@ from nerve._utils.errors import NerveError
 from nerve.data.quality import check_cohort
 from nerve.data.simulate import simulate_cohort
 from nerve.experiments import commands
-from nerve.experiments.main import Experiment
+from nerve.experiments.experiment import Experiment
 from nerve.interpret import interpret_to
 from nerve.methods.runs import embed_file, pretrain
 
@@ -67,7 +67,7 @@ COMMANDS = {
     ),
     "check": lambda cohort, mine: check_cohort(Cohort.load(cohort)).write(mine / "scores.tsv"),
     "save": lambda cohort, mine: Cohort.load(cohort).save(mine, overwrite=True),
-    "evaluate": lambda cohort, mine: commands.evaluate(
+    "evaluate": lambda cohort, mine: commands.run_evaluation(
         str(cohort), "raw", Protocol(targets="p_factor", n_folds=3), str(mine)
     ),
 }

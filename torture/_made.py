@@ -17,7 +17,7 @@ from tests.data.readers.write_formats import random_series
 
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
-from nerve.experiments.main import Experiment
+from nerve.experiments.experiment import Experiment
 from torture._layouts import LABELS, N_REGIONS, N_VOLUMES, Files, put
 from torture._processes import without_figures
 

@@ -23,7 +23,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "data.simulate": ["simulate_cohort", "simulate_cohorts"],
         "evaluation.protocol": ["Protocol"],
         "evaluation.results": ["Results"],
-        "experiments.evaluate": ["evaluate"],
+        "experiments.evaluate_in_memory": ["evaluate"],
         "methods.kept_model": ["KeptModel"],
         "methods.nerve": ["NERVE"],
         "report": ["plot"],

@@ -18,9 +18,9 @@ from nerve.data.simulate import simulate_cohort
 from nerve.evaluation.protocol import Protocol
 from nerve.experiments import commands
 from nerve.experiments.config import ExperimentConfig
-from nerve.experiments.launch import work
-from nerve.experiments.main import Experiment
-from nerve.experiments.store import DONE, FAILED
+from nerve.experiments.experiment import Experiment
+from nerve.experiments.launch import run_by_id
+from nerve.experiments.run_store import DONE, FAILED
 from nerve.interpret import interpret_to
 from nerve.methods.kept_model import KeptModel
 from nerve.methods.nerve import NERVE
@@ -85,7 +85,7 @@ def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder
         seen = []
         after = Experiment.prepare(config, tmp_path / "out").run(
             jobs=1,
-            report=lambda *told: seen.append(told),  # noqa: B023
+            on_status=lambda *told: seen.append(told),  # noqa: B023
         )
         assert bool(seen) == again
         now = after.scores["r"].item()
@@ -283,7 +283,7 @@ def test_an_experiment_does_not_mix_two_versions_of_a_table(tmp_path, folder):
             shuffle_target(folder)
 
     with pytest.raises(NerveError, match=r"participants\.tsv changed after the cohort was opened"):
-        experiment.run(jobs=1, report=edit_after_the_first)
+        experiment.run(jobs=1, on_status=edit_after_the_first)
     assert [status for status in statuses if status in (DONE, FAILED)] == [DONE, FAILED]
     assert not (tmp_path / "out" / "scores.tsv").exists()
     again = Experiment.prepare(experiment_of(folder), tmp_path / "out").run(jobs=1)
@@ -295,7 +295,7 @@ def test_a_run_whose_cohort_changed_while_it_ran_is_not_done(tmp_path, folder, m
     experiment = Experiment.prepare(
         experiment_of(folder, methods=[{"method": "raw"}]), tmp_path / "out"
     )
-    task = experiment.plan.unique[0]
+    task = experiment.plan.unique_tasks[0]
     run = type(task).run
 
     def run_and_edit(*given):
@@ -304,15 +304,15 @@ def test_a_run_whose_cohort_changed_while_it_ran_is_not_done(tmp_path, folder, m
         return result
 
     monkeypatch.setattr(type(task), "run", run_and_edit)
-    assert work(str(experiment.folder), task.id) == FAILED
+    assert run_by_id(str(experiment.folder), task.id) == FAILED
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_worker_does_not_compute_with_another_cohort(tmp_path, folder, change):
     experiment = Experiment.prepare(experiment_of(folder), tmp_path / "out")
     change(folder)
-    run = experiment.plan.unique[0].id
-    assert work(str(experiment.folder), run) == FAILED
+    run = experiment.plan.unique_tasks[0].id
+    assert run_by_id(str(experiment.folder), run) == FAILED
     assert (
         "was changed after the experiment was started" in experiment.store.manifest(run)["reason"]
     )
@@ -320,9 +320,9 @@ def test_a_worker_does_not_compute_with_another_cohort(tmp_path, folder, change)
 
 def test_a_worker_does_not_compute_with_other_code(tmp_path, folder, monkeypatch):
     experiment = Experiment.prepare(experiment_of(folder), tmp_path / "out")
-    monkeypatch.setattr("nerve.experiments.workspace.code_version", lambda: "edited")
-    run = experiment.plan.unique[0].id
-    assert work(str(experiment.folder), run) == FAILED
+    monkeypatch.setattr("nerve.experiments.experiment.code_version", lambda: "edited")
+    run = experiment.plan.unique_tasks[0].id
+    assert run_by_id(str(experiment.folder), run) == FAILED
     assert "the package was changed" in experiment.store.manifest(run)["reason"]
 
 
@@ -333,7 +333,7 @@ def test_features_that_change_while_an_experiment_runs_are_refused(tmp_path, fol
     table.to_csv(path, sep="\t", index=False)
     rows = [{"features": str(path), "label": "mine"}]
     experiment = Experiment.prepare(experiment_of(folder, methods=rows), tmp_path / "out")
-    assert experiment.plan.unique
+    assert experiment.plan.unique_tasks
     table.assign(a=1.0).to_csv(path, sep="\t", index=False)
     with pytest.raises(NerveError, match="no run has made predictions"):
         experiment.run(jobs=1)
@@ -349,7 +349,7 @@ def test_networks_of_a_changed_table_are_another_run(tmp_path, folder):
         regions.assign(network=networks).to_csv(path, sep="\t", index=False)
         rows = [{"method": "nerve", "settings": TINY | {"patching": str(path)}}]
         experiment = Experiment.prepare(experiment_of(folder, methods=rows), tmp_path / "out")
-        ids.append({task.id for task in experiment.plan.unique})
+        ids.append({task.id for task in experiment.plan.unique_tasks})
     assert not ids[0] & ids[1]
 
 
@@ -391,12 +391,12 @@ def test_a_simulated_cohort_is_made_again_by_other_code(tmp_path, monkeypatch):
     def prepared():
         experiment = Experiment.prepare(config, tmp_path / "out")
         return (
-            experiment.path("alpha") / "connectivity.npy"
-        ).stat().st_ino, experiment.plan.unique[0].id
+            experiment.cohort_folder("alpha") / "connectivity.npy"
+        ).stat().st_ino, experiment.plan.unique_tasks[0].id
 
     first = prepared()
     assert prepared() == first
-    monkeypatch.setattr("nerve.experiments.workspace.code_version", lambda: "edited")
+    monkeypatch.setattr("nerve.experiments.experiment.code_version", lambda: "edited")
     again = prepared()
     assert (again[0] != first[0], again[1] != first[1]) == (True, True)
 
@@ -410,8 +410,8 @@ def test_a_model_of_this_cohort_is_known_to_have_seen_it_whoever_works(
     rows = [{"features": str(model), "label": "mine"}]
     config = experiment_of(folder, cohorts=cohorts, methods=rows)
     experiment = Experiment.prepare(config, tmp_path / "out")
-    task = experiment.plan.unique[0]
-    assert work(str(experiment.folder), task.id) == DONE
+    task = experiment.plan.unique_tasks[0]
+    assert run_by_id(str(experiment.folder), task.id) == DONE
     assert experiment.store.manifest(task.id)["result"]["scope"] == "all"
     results = experiment.run(jobs=1)
     assert results.cohorts["fingerprint"].tolist() == [Cohort.load(folder).fingerprint]
@@ -449,5 +449,5 @@ def test_a_cohort_folder_holds_what_ingest_wrote_whatever_is_computed_from_it(tm
     features = {"raw": "raw", "shrunk": "shrunk", "NERVE": str(tmp_path / "run")}
     protocol = Protocol(targets="p_factor", n_folds=3, n_inner_folds=2, n_bootstrap=20)
     quality = check_cohort(Cohort.load(folder))
-    commands.evaluate(str(folder), features, protocol, str(tmp_path / "out"), quality=quality)
+    commands.run_evaluation(str(folder), features, protocol, str(tmp_path / "out"), quality=quality)
     assert contents() == before

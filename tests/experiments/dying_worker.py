@@ -15,9 +15,9 @@ def work_or_die(folder, run_id, threads, cards):
         deaths.write_text(str(left - 1))
         os.kill(os.getpid(), signal.SIGKILL)
     if Path(folder, f"{REAL}-{run_id}").is_file():
-        from nerve.experiments.launch import work
+        from nerve.experiments.launch import run_by_id
 
-        work(folder, run_id, threads, cards)
+        run_by_id(folder, run_id, threads, cards)
     else:
         manifest = Path(folder, "runs", run_id, "manifest.json")
         manifest.parent.mkdir(parents=True, exist_ok=True)

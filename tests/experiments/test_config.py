@@ -6,8 +6,8 @@ import pytest
 
 from nerve._utils.errors import NerveError
 from nerve.experiments.config import ExperimentConfig, MethodConfig, load_config
-from nerve.experiments.main import Experiment
-from nerve.experiments.plan import Planner
+from nerve.experiments.experiment import Experiment
+from nerve.experiments.plan import ExperimentPlan
 from nerve.methods import METHODS, make_method
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -135,7 +135,7 @@ def test_rows_with_the_same_label_are_refused():
         }
     )
     with pytest.raises(NerveError, match="Two rows are called Raw FC"):
-        _ = Planner(config, {"A": "data"}, "code").tasks
+        _ = ExperimentPlan(config, {"A": "data"}, "code").tasks
 
 
 def test_settings_of_a_reference_row_are_swept_too():
@@ -143,7 +143,7 @@ def test_settings_of_a_reference_row_are_swept_too():
     config = ExperimentConfig.model_validate(
         {"cohorts": {"A": {"path": "x", "targets": ["a"]}}, "methods": rows}
     )
-    tasks = Planner(config, {"A": "data"}, "code").tasks
+    tasks = ExperimentPlan(config, {"A": "data"}, "code").tasks
     assert [(task.row.variant, task.settings) for task in tasks] == [
         ("n_components=5", {"n_components": 5}),
         ("n_components=10", {"n_components": 10}),
@@ -164,7 +164,7 @@ def test_a_row_may_be_asked_of_some_cohorts_only():
         {"method": "raw"},
     ]
     config = ExperimentConfig.model_validate({"cohorts": cohorts, "methods": rows})
-    tasks = Planner(config, {"A": "1", "B": "2"}, "code").tasks
+    tasks = ExperimentPlan(config, {"A": "1", "B": "2"}, "code").tasks
     asked = [(task.row.method, task.kind, task.cohort) for task in tasks]
     assert asked == [
         ("brainnetcnn", "train", "B"), ("graphmae", "encode", ""), ("graphmae", "probe", "A"),

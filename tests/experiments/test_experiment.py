@@ -13,11 +13,10 @@ import pytest
 from nerve._utils.errors import NerveError
 from nerve.data.cohort import Cohort
 from nerve.evaluation.feature_sets import LearnedInFolds
-from nerve.experiments.launch import work
-from nerve.experiments.main import Experiment
-from nerve.experiments.plan import Planner
-from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, Store
-from nerve.experiments.workspace import _renamed
+from nerve.experiments.experiment import Experiment, _renamed
+from nerve.experiments.launch import run_by_id
+from nerve.experiments.plan import ExperimentPlan
+from nerve.experiments.run_store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, RunStore
 from nerve.methods.nerve import NERVE
 from nerve.methods.tangent import TangentSpace
 
@@ -54,7 +53,7 @@ def copied(finished, tmp_path):
 
 def test_one_pretraining_serves_all_targets_and_cohorts(finished):
     folder, experiment, results = finished
-    kinds = [task.kind for task in experiment.plan.unique]
+    kinds = [task.kind for task in experiment.plan.unique_tasks]
     assert kinds.count("encode") == 2  # one per seed
     assert kinds.count("probe") == 6
     assert experiment.counts == {DONE: 8}
@@ -124,7 +123,7 @@ def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_run
     seen = []
     renamed = [rows[0] | {"label": "FC"}, rows[1] | {"label": "Ours"}]
     _, results = run(
-        make_config(renamed, seeds=[3, 4]), copied, report=lambda *told: seen.append(told)
+        make_config(renamed, seeds=[3, 4]), copied, on_status=lambda *told: seen.append(told)
     )
     assert seen == []
     assert results.rows["label"].tolist() == ["FC", "Ours", "Ours"]
@@ -132,7 +131,7 @@ def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_run
     experiment, _ = run(
         make_config(changed, seeds=[3, 4]),
         copied,
-        report=lambda task, status: seen.append((task.kind, status)),
+        on_status=lambda task, status: seen.append((task.kind, status)),
     )
     assert [one for one in seen if one[1] != RUNNING] == [
         ("encode", DONE),
@@ -143,12 +142,12 @@ def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_run
 
 
 def test_a_worker_finds_its_run_in_the_folder_alone(finished, copied):
-    probe = next(task for task in finished[1].plan.unique if task.kind == "probe")
+    probe = next(task for task in finished[1].plan.unique_tasks if task.kind == "probe")
     shutil.rmtree(copied / "runs" / probe.id)
-    assert work(str(copied), probe.id) == DONE
+    assert run_by_id(str(copied), probe.id) == DONE
     assert (copied / "runs" / probe.id / "predictions.tsv").is_file()
     with pytest.raises(NerveError, match="has no run"):
-        work(str(copied), "unknown")
+        run_by_id(str(copied), "unknown")
 
 
 def test_plans_of_two_processes_agree_and_differ_with_code_and_settings(
@@ -159,10 +158,10 @@ def test_plans_of_two_processes_agree_and_differ_with_code_and_settings(
     ids = [task.id for task in experiment.plan.tasks]
     assert ids == [task.id for task in again.plan.tasks]
     data, code = experiment.inputs()
-    other = Planner(experiment.config, data, code + "x")
+    other = ExperimentPlan(experiment.config, data, code + "x")
     assert not {task.id for task in other.tasks} & set(ids)
     changed = [rows[0], rows[1] | {"settings": rows[1]["settings"] | {"lr": 0.01}}]
-    other = Planner(make_config(changed, seeds=[3, 4]), data, code)
+    other = ExperimentPlan(make_config(changed, seeds=[3, 4]), data, code)
     same = [task.row.method for task in other.tasks if task.id in ids]
     assert same == ["raw", "raw"]
 
@@ -201,7 +200,9 @@ def test_permuted_networks_give_a_null_a_spread_and_p(swept):
 def test_sweeps_have_a_row_and_an_encoder_each(swept):
     experiment, results = swept
     encoders = [
-        task for task in experiment.plan.unique if task.kind == "encode" and task.row.kind != "null"
+        task
+        for task in experiment.plan.unique_tasks
+        if task.kind == "encode" and task.row.kind != "null"
     ]
     assert len(encoders) == 2
     rows = results.rows[results.rows["kind"] != "null"]
@@ -255,7 +256,7 @@ def test_a_failed_run_reports_its_reason_without_folders_and_is_tried_again(
         raise ValueError(f"could not read {tmp_path}/my study/fc.npy")
 
     config = make_config([{"method": "raw", "label": "Raw FC"}])
-    monkeypatch.setattr("nerve.experiments.work.evaluate_features", fail)
+    monkeypatch.setattr("nerve.experiments.tasks.evaluate_features", fail)
     with pytest.raises(NerveError, match="no run has made predictions"):
         run(config, tmp_path / "out")
     assert Experiment.open(tmp_path / "out").counts == {FAILED: 2}
@@ -271,7 +272,7 @@ def test_a_failed_run_reports_its_reason_without_folders_and_is_tried_again(
 
 
 def test_a_lock_is_held_by_one(tmp_path):
-    store = Store(tmp_path)
+    store = RunStore(tmp_path)
     with store.lock("a") as mine:
         assert mine
         with store.lock("a") as again:

@@ -16,8 +16,8 @@ from nerve.data.simulate import simulate_cohort
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import line_label, line_labels
 from nerve.experiments.config import ExperimentConfig, load_config
-from nerve.experiments.main import Experiment
-from nerve.experiments.plan import Planner
+from nerve.experiments.experiment import Experiment
+from nerve.experiments.plan import ExperimentPlan
 from nerve.experiments.rehearse import PERMUTATIONS, rehearsal
 from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
@@ -74,7 +74,7 @@ def planned(methods, **changes):
     """The rows of an experiment file."""
     content = {"cohorts": {"A": {"path": "x", "targets": ["iq"]}}, "methods": methods, **changes}
     config = ExperimentConfig.model_validate(content)
-    return Planner(config, dict.fromkeys(config.cohorts, "data"), "code").rows
+    return ExperimentPlan(config, dict.fromkeys(config.cohorts, "data"), "code").rows
 
 
 # ---- identity
@@ -134,7 +134,7 @@ def test_a_model_says_the_preset_that_it_was_made_from_and_else_the_nearest(trai
 )
 def test_rows_of_the_shipped_files_and_of_their_rehearsals_name_what_differs(name):
     for config in (load_config(name), rehearsal(load_config(name))):
-        planner = Planner(config, dict.fromkeys(config.cohorts, "data"), "code")
+        planner = ExperimentPlan(config, dict.fromkeys(config.cohorts, "data"), "code")
         recipes = {task.row.row: task.recipe for task in planner.tasks if hasattr(task, "recipe")}
         for row in planner.rows:
             if row.row in recipes and row.preset:

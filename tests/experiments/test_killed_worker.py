@@ -12,8 +12,8 @@ import yaml
 from tests.experiments.dying_worker import DOOMED, REAL, work_or_die
 
 from nerve.experiments import launch
-from nerve.experiments.main import Experiment
-from nerve.experiments.store import DONE, FAILED, RUNNING
+from nerve.experiments.experiment import Experiment
+from nerve.experiments.run_store import DONE, FAILED, RUNNING
 
 MINUTES = 600  # until a process counts as hanging
 
@@ -23,14 +23,14 @@ def test_only_the_run_whose_worker_is_killed_fails(make_config, tmp_path, monkey
     experiment = Experiment.prepare(
         make_config([{"method": "raw"}, {"method": "covariates"}]), tmp_path / "out"
     )
-    real, once, always, _ = experiment.plan.unique
+    real, once, always, _ = experiment.plan.unique_tasks
     for run, deaths in ((once, 1), (always, 9)):
         (tmp_path / "out" / f"{DOOMED}-{run.id}").write_text(str(deaths))
     (tmp_path / "out" / f"{REAL}-{real.id}").touch()
-    monkeypatch.setattr(launch, "_work_in_process", work_or_die)
+    monkeypatch.setattr(launch, "_run_in_worker", work_or_die)
     told = []
     launch.launch(experiment, "local", 2, lambda task, status: told.append((task.id, status)))
-    found = {task.id: experiment.store.status(task.id) for task in experiment.plan.unique}
+    found = {task.id: experiment.store.status(task.id) for task in experiment.plan.unique_tasks}
     assert told.count((once.id, RUNNING)) == 2  # begun again
     assert told.index((real.id, RUNNING)) < told.index((real.id, DONE))
     assert found.pop(always.id) == FAILED

@@ -1,7 +1,7 @@
 """Features are made ready once per row, whatever is computed of them."""
 
 from nerve.evaluation.feature_sets import NAMED, RawFC
-from nerve.experiments.main import Experiment
+from nerve.experiments.experiment import Experiment
 
 
 def test_features_are_prepared_once_for_predictions_permutations_curves_and_sites(

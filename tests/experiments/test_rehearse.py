@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nerve.experiments.config import ExperimentConfig, load_config
-from nerve.experiments.main import Experiment
-from nerve.experiments.plan import Planner
+from nerve.experiments.experiment import Experiment
+from nerve.experiments.plan import ExperimentPlan
 from nerve.experiments.rehearse import PERMUTATIONS, SIMULATED, rehearsal
 from nerve.methods import make_method
 
@@ -26,9 +26,9 @@ def test_a_rehearsal_has_every_row_and_target(name):
         c.pretrain for c in config.cohorts.values()
     ]
     assert max(row.permutations for row in small.methods) <= PERMUTATIONS
-    plan = Planner(small, dict.fromkeys(small.cohorts, "data"), "code")
+    plan = ExperimentPlan(small, dict.fromkeys(small.cohorts, "data"), "code")
     assert {task.kind for task in plan.tasks} <= {"encode", "probe", "train"}
-    assert len(plan.unique) >= len(config.methods)
+    assert len(plan.unique_tasks) >= len(config.methods)
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_participants_are_simulated_and_no_path_is_needed(tmp_path, monkeypatch)
     monkeypatch.setattr("nerve.experiments.rehearse.SIMULATED", {"n": 24, "timepoints": 20})
     small = rehearsal(load_config(CONFIGS / "table1_main.yaml"))
     experiment = Experiment.prepare(small, tmp_path / "out")  # columns are found, too
-    assert experiment.counts.total() == len(experiment.plan.unique)
+    assert experiment.counts.total() == len(experiment.plan.unique_tasks)
 
 
 def test_targets_may_be_in_the_protocol_of_the_file():

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from nerve.cli import app
 from nerve.experiments import commands
-from nerve.experiments.main import Experiment
-from nerve.experiments.store import DONE, RUNNING
+from nerve.experiments.experiment import Experiment
+from nerve.experiments.run_store import DONE, RUNNING
 
 
 def slurm_answers() -> bool:
@@ -54,18 +54,20 @@ def wait_until(condition, seconds, what):
 def stop_and_go_on(config, folder):
     """Run an experiment on SLURM; stop the job that trains as soon as it has a checkpoint; wait for the end."""
     there = Experiment.prepare(config, folder / "there")
-    encode = next(task for task in there.plan.unique if task.kind == "encode")
+    encode = next(task for task in there.plan.unique_tasks if task.kind == "encode")
     store, checkpoint = there.store, there.store.run_folder(encode.id) / "last.safetensors"
     (folder / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     with ThreadPoolExecutor(1) as thread:
-        launched = thread.submit(commands.run, folder / "c.yaml", str(folder / "there"), "slurm")
+        launched = thread.submit(
+            commands.run_experiment, folder / "c.yaml", str(folder / "there"), "slurm"
+        )
         wait_until(
             lambda: checkpoint.is_file() and store.status(encode.id) == RUNNING,
             900,
             "there is a checkpoint",
         )
         array = next((folder / "there" / "slurm").glob("*_submission.sh")).name.partition("_")[0]
-        number = [task.id for task in there.plan.unique if not task.needs].index(encode.id)
+        number = [task.id for task in there.plan.unique_tasks if not task.needs].index(encode.id)
         subprocess.run(["scancel", "--signal=USR2", f"{array}_{number}"], check=True)
         wait_until(lambda: store.status(encode.id) != RUNNING, 900, "the job has stopped")
         assert launched.result(timeout=900) == []

@@ -8,7 +8,7 @@ import pytest
 from folders import Made, line, make_cohort, results
 from studies.benchmark_page import Place, in_short
 
-from nerve.experiments.store import UNAVAILABLE
+from nerve.experiments.run_store import UNAVAILABLE
 
 ROWS = [
     *line("raw", "raw", "Raw FC", "reference", group="reference"),

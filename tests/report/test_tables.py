@@ -12,7 +12,7 @@ from folders import COMPARED, line
 from printed import COLUMNS, SLIPS, TABLE_1, TABLE_2, TABLE_3
 
 from nerve.evaluation.rows import rows_table
-from nerve.experiments.screen import show_results
+from nerve.experiments.terminal import show_paper_table
 from nerve.report.report_data import ReportData
 from nerve.report.table_formats import (
     to_csv,
@@ -196,8 +196,8 @@ def test_latex_and_markdown_cells_are_the_papers():
 def test_off_a_terminal_a_wide_table_is_whole_and_its_marks_are_explained(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     made = paper_table(fed(TABLE_1))
-    monkeypatch.setattr("nerve.experiments.screen.paper_table", lambda results: made)
-    show_results(None)
+    monkeypatch.setattr("nerve.experiments.terminal.paper_table", lambda results: made)
+    show_paper_table(None)
     lines = capsys.readouterr().out.splitlines()
     row = next(one for one in lines if one.startswith("NERVE"))
     assert len(row) > 80

@@ -13,7 +13,7 @@ from torture._made import made, put_here
 import nerve
 from nerve._utils.errors import NerveError
 from nerve.evaluation.rows import rows_table
-from nerve.experiments.config import ExperimentConfig, validated
+from nerve.experiments.config import ExperimentConfig, validate
 from nerve.methods.nerve import NERVE
 from nerve.report.page import write_report
 from nerve.report.report_data import ReportData
@@ -170,7 +170,7 @@ def test_a_class_is_never_looked_up(folder):
 def test_a_cohort_is_not_called_by_a_path(name):
     content = {"cohorts": {name: {"path": "c", "targets": ["age"]}}, "methods": [{"method": "raw"}]}
     with pytest.raises(NerveError, match="expected a short name without slashes"):
-        validated(ExperimentConfig, content, "x.yaml")
+        validate(ExperimentConfig, content, "x.yaml")
 
 
 # ---- what people open

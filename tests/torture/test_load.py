@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 import nerve
+from nerve import evaluate
 from nerve.data.cohort import Cohort
 from nerve.data.lazy_arrays import Stack
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality import check_cohort
-from nerve.experiments.evaluate import evaluate
 from nerve.methods.nerve import NERVE
 from torture import load
 

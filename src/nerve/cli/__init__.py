@@ -1,6 +1,6 @@
-"""What users type. Each command parses, calls one function of the package and says what was written where.
+"""What users type. Each command parses, calls a function of the package and prints where it wrote.
 
-Heavy imports (torch, pandas) happen inside the commands, so that `nerve --help` answers at once.
+Torch, and what needs it, is imported inside the commands, so that `nerve --help` answers at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import nerve
-from nerve.cli import cohorts, models, results  # noqa: F401 - they register their commands
+from nerve.cli import cohorts, models, predictions  # noqa: F401 - they register their commands
 from nerve.cli.common import app, option, refusing, say
 
 __all__ = ["app", "main"]
@@ -26,6 +26,6 @@ def _top(
 
 
 def main() -> None:
-    """Run the command line: a `NerveError` becomes one sentence and exit code 1, never a traceback."""
+    """Run `nerve`: a `NerveError` becomes one sentence and exit code 1, never a traceback."""
     with refusing("nerve"):
         app()

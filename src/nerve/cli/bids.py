@@ -1,11 +1,12 @@
 """`nerve-bids BIDS_DERIVATIVES OUT participant|group`: nerve as a BIDS App.
 
-    OUT/dataset_description.json, atlas-A_dseg.tsv …                   as `nerve export --format bids` (BEP017)
-    OUT/sub-01/func/sub-01_atlas-A_meas-M_relmat.dense.tsv            participant: FC
-    OUT/sub-01/func/sub-01_atlas-A_desc-nerve_embedding.tsv           participant, with --model: the embedding
-    OUT/group/cohort, embeddings.tsv, results/report.html             group: what was made of them
+    OUT/dataset_description.json, atlas-A_dseg.tsv …         as `nerve export` writes them (BEP017)
+    OUT/sub-01/func/sub-01_atlas-A_meas-M_relmat.dense.tsv   participant: FC
+    OUT/sub-01/func/sub-01_atlas-A_desc-nerve_embedding.tsv  participant, with --model: embedding
+    OUT/group/cohort, embeddings.tsv, results/report.html    group: made from the above
 
-Participants may be run one at a time, in any order and at the same time; `group` reads what they wrote.
+Participants may be run one at a time, in any order and at the same time; `group` reads what they
+wrote.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ from nerve.data.export import write_bids_people
 from nerve.data.readers import ingest
 from nerve.data.readers.ids import counted
 
-EMBEDDING = "desc-nerve_embedding.tsv"
+_EMBEDDING = "desc-nerve_embedding.tsv"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the app: a `NerveError` becomes one sentence and exit code 1."""
-    chosen = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     with refusing("nerve-bids"):
-        {"participant": participant, "group": group}[chosen.level](chosen)
+        if options.level == "participant":
+            _participant(options)
+        else:
+            _group(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,48 +72,91 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _label(word: str) -> str:
-    return word.removeprefix("sub-")
+def _label(text: str) -> str:
+    return text.removeprefix("sub-")
 
 
-def participant(chosen: argparse.Namespace) -> None:
-    """FC, and with a model the embedding, of some or all participants."""
+def _participant(options: argparse.Namespace) -> None:
+    """Write FC, and with a model the embedding, of the chosen or of all participants."""
     import pandas as pd
 
-    labels = chosen.participant_label
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
-        source = _only(chosen.derivatives, labels, Path(folder)) if labels else chosen.derivatives
-        cohort = nerve.read_cohort(source, parcellation=chosen.parcellation)
-    values = None if chosen.model is None else _encoder(chosen.model, cohort).transform(cohort)
-    written = write_bids_people(cohort, claim(chosen.out))
-    if values is not None:
-        table = pd.DataFrame(values).add_prefix("dim")
-        for row, path in enumerate(written.values()):
-            named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
-            write_tsv(named, table.iloc[[row]])
-    said = "" if values is None else ", with embeddings"
-    say(f"{chosen.out}: {counted(len(written))} written{said}")
+        source = options.derivatives
+        if options.participant_label:
+            source = _link_participants(source, options.participant_label, Path(folder))
+        cohort = nerve.read_cohort(source, parcellation=options.parcellation)
+    embeddings = None
+    if options.model is not None:
+        embeddings = _load_and_compare(options.model, cohort).transform(cohort)
+    paths = write_bids_people(cohort, claim(options.out))
+    if embeddings is not None:
+        table = pd.DataFrame(embeddings).add_prefix("dim")
+        for number, path in enumerate(paths.values()):
+            prefix = path.name.partition("_meas-")[0]
+            write_tsv(path.with_name(f"{prefix}_{_EMBEDDING}"), table.iloc[[number]])
+    addition = "" if embeddings is None else ", with embeddings"
+    say(f"{options.out}: {counted(len(paths))} written{addition}")
 
 
-def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
-    """A folder of links to the files of some participants, and to those that are nobody's."""
-    wanted, found = {f"sub-{label}" for label in labels}, set()
+def _group(options: argparse.Namespace) -> None:
+    """Write a cohort of all participants; with targets, also an evaluation and its report."""
+    group_folder = options.out / "group"
+    participants = options.participants
+    if participants is None:
+        own_table = options.derivatives / "participants.tsv"
+        participants = own_table if own_table.is_file() else None
+    labels = options.participant_label
+    if not labels:
+        labels = [_label(path.name) for path in options.out.glob("sub-*") if path.is_dir()]
+    with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
+        report = ingest(
+            _link_participants(options.out, labels, Path(folder)),
+            group_folder / "cohort",
+            format="bep017",
+            participants=participants,
+            name=options.derivatives.resolve().name,
+            overwrite=True,
+        )
+    if options.model is not None:
+        _load_and_compare(options.model, nerve.Cohort.load(report.path))
+    features = {"raw": "raw", "pca": "pca"}
+    embeddings = group_folder / "embeddings.tsv"
+    if _gather_embeddings(options.out, embeddings, labels):
+        features["NERVE"] = str(embeddings)
+    say(f"{report.path}: {counted(report.n_participants)}")
+    if options.targets:
+        from nerve.experiments import commands
+
+        protocol = nerve.Protocol(targets=options.targets, covariates=options.covariates)
+        results = str(group_folder / "results")
+        commands.run_evaluation(str(report.path), features, protocol, results)
+
+
+def _link_participants(derivatives: Path, labels: list[str], folder: Path) -> Path:
+    """Fill a folder with links to the files of these participants, and to those of no one."""
+    wanted = {f"sub-{label}" for label in labels}
+    linked: set[str] = set()
     for path in derivatives.rglob("*"):
+        if path.is_dir():
+            continue
         parts = path.relative_to(derivatives).parts
-        of = {part.partition("_")[0].partition(".")[0] for part in parts if part.startswith("sub-")}
-        if of <= wanted and not path.is_dir():
-            found |= of
+        subjects = set()
+        for part in parts:
+            if part.startswith("sub-"):
+                subjects.add(part.partition("_")[0].partition(".")[0])
+        if subjects <= wanted:
+            linked |= subjects
             link = folder.joinpath(*parts)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path.resolve())
-    if wanted - found:
-        lacking = listed(sorted(wanted - found))
-        raise problem(derivatives, f"there are no files of {lacking} (--participant-label)")
+    missing = sorted(wanted - linked)
+    if missing:
+        raise problem(derivatives, f"there are no files of {listed(missing)} (--participant-label)")
     return folder
 
 
-def _encoder(model: str, cohort: Any) -> Any:
-    """A trained model; a cohort that is not like its training cohort is warned about."""
+def _load_and_compare(model: str, cohort: Any) -> Any:
+    """A trained model; warns if the cohort is not like its training cohort."""
     from nerve.methods.runs import compared
 
     encoder = nerve.NERVE.from_pretrained(model)
@@ -117,43 +164,17 @@ def _encoder(model: str, cohort: Any) -> Any:
     return encoder
 
 
-def group(chosen: argparse.Namespace) -> None:
-    """A cohort of what was written for participants; with targets their evaluation and its report."""
-    from nerve.experiments import commands
-
-    place = chosen.out / "group"
-    own = chosen.derivatives / "participants.tsv"
-    table = chosen.participants or (own if own.is_file() else None)
-    with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
-        labels = chosen.participant_label or [
-            _label(one.name) for one in chosen.out.glob("sub-*") if one.is_dir()
-        ]
-        source = _only(chosen.out, labels, Path(folder))
-        name = chosen.derivatives.resolve().name
-        options = {"format": "bep017", "participants": table, "name": name, "overwrite": True}
-        report = ingest(source, place / "cohort", **options)
-    if chosen.model is not None:
-        _encoder(chosen.model, nerve.Cohort.load(report.path))
-    features = {"raw": "raw", "pca": "pca"}
-    if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
-        features["NERVE"] = str(embeddings)
-    say(f"{report.path}: {counted(report.n_participants)}")
-    if chosen.targets:
-        protocol = nerve.Protocol(targets=chosen.targets, covariates=chosen.covariates)
-        commands.evaluate(str(report.path), features, protocol, str(place / "results"))
-
-
-def _gathered(out: Path, table: Path, labels: list[str]) -> Path | None:
-    """The embeddings of participants in one table, if there are any."""
+def _gather_embeddings(out: Path, table: Path, labels: list[str]) -> bool:
+    """Write the embeddings of participants into one table; False if there are none."""
     import pandas as pd
 
-    found = {
-        label: path
-        for label in labels
-        for path in sorted((out / f"sub-{label}").glob(f"func/*_{EMBEDDING}"))
-    }
-    if not found:
-        return None
-    rows = pd.concat([read_tsv(path) for path in found.values()], ignore_index=True)
-    write_tsv(table, pd.concat([pd.Series(list(found), name="participant_id"), rows], axis=1))
-    return table
+    rows: dict[str, Any] = {}
+    for label in labels:
+        for path in sorted((out / f"sub-{label}").glob(f"func/*_{_EMBEDDING}")):
+            rows[label] = read_tsv(path)
+    if not rows:
+        return False
+    values = pd.concat(list(rows.values()), ignore_index=True)
+    ids = pd.Series(list(rows), name="participant_id")
+    write_tsv(table, pd.concat([ids, values], axis=1))
+    return True

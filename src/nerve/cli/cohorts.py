@@ -34,7 +34,7 @@ from nerve.data.readers.ids import counted
 atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
 app.add_typer(atlas, name="atlas")
 
-MOST_TARGETS = 40  # columns of the participants table that `check` shows on the screen
+_MOST_TARGETS = 40  # columns of the participants table that `check` shows on the screen
 
 
 @atlas.command("list")
@@ -45,14 +45,13 @@ def atlas_list() -> None:
     """
     for name in parcellation_names():
         parcellation = nerve.load_parcellation(name)
-        networks = (
-            f"{parcellation.n_networks:>2} networks"
-            if parcellation.n_networks > 1
-            else "no networks"
-        )
+        networks = "no networks"
+        if parcellation.n_networks > 1:
+            networks = f"{parcellation.n_networks:>2} networks"
         say(f"{name:<16} {parcellation.n_regions:>4} regions  {networks}")
     say(
-        "\nAdd +aseg19 for the 19 subcortical regions that CBIG appends. Any other atlas: a TSV with label, network."
+        "\nAdd +aseg19 for the 19 subcortical regions that CBIG appends. "
+        "Any other atlas: a TSV with label, network."
     )
 
 
@@ -76,11 +75,12 @@ def atlas_show(
     for group, members in zip(patching.group_names, patching.members, strict=True):
         say(f"  {group:<16} {len(members):>4} regions")
     say(
-        f"{patching.n_patches} patches, {patching.n_entries:,} packed entries, largest {patching.sizes.max():,}"
+        f"{patching.n_patches} patches, {patching.n_entries:,} packed entries, "
+        f"largest {patching.sizes.max():,}"
     )
 
 
-SIMULATE = {
+_SIMULATE = {
     "subjects": (300, "Participants."),
     "parcellation": ("schaefer100-17", "A built-in name, or a TSV."),
     "timepoints": (200, "Volumes of a scan."),
@@ -99,27 +99,28 @@ SIMULATE = {
 
 
 @app.command()
-@with_table(SIMULATE)
+@with_table(_SIMULATE)
 def simulate(
     out: Annotated[str, argument("The new cohort folder.")], options: dict[str, Any]
 ) -> None:
-    """Simulate a cohort with planted effects; what was planted is written beside it, in truth.json.
+    """Simulate a cohort with planted effects; truth.json, written beside it, says which.
 
     Example: `nerve simulate cohort-a --subjects 300 --seed 1`
     """
-    subjects, series = options.pop("subjects"), options.pop("timeseries")
-    targets = simulation.default_targets(options.pop("effect"))
-    name = as_utf8(options.pop("name") or Path(out).resolve().name)
-    options |= {"keep_timeseries": series, "targets": targets, "name": name}
-    folder = simulation.simulate_to(out, subjects, **options)
-    kept = f", time series of {options['timepoints']} volumes" if series else ""
-    say(f"{folder}: {subjects} participants, {options['parcellation']}{kept}")
+    n_participants = options.pop("subjects")
+    keeps_timeseries = options.pop("timeseries")
+    options["keep_timeseries"] = keeps_timeseries
+    options["targets"] = simulation.default_targets(options.pop("effect"))
+    options["name"] = as_utf8(options["name"] or Path(out).resolve().name)
+    folder = simulation.simulate_to(out, n_participants, **options)
+    series = f", time series of {options['timepoints']} volumes" if keeps_timeseries else ""
+    say(f"{folder}: {n_participants} participants, {options['parcellation']}{series}")
     for target, relation in read_json(folder / "truth.json")["targets"].items():
         pairs = ", ".join("–".join(pair) for pair in relation["pairs"]) or "no network pair"
         say(f"  {target:<14} true r {relation['true_r']:.2f}  on {pairs}")
 
 
-INGEST = {
+_INGEST = {
     "format": (
         "auto",
         "auto, xcpd, bep017, cpac, cbig, abide, conn, giga_h5, cifti, nifti, ukb, edges or plain.",
@@ -163,7 +164,7 @@ INGEST = {
 
 
 @app.command()
-@with_table(INGEST)
+@with_table(_INGEST)
 def ingest(
     source: Annotated[str, argument("A folder or a file of matrices or time series.")],
     out: Annotated[str, argument("The cohort folder to write.")],
@@ -174,28 +175,30 @@ def ingest(
 ) -> None:
     """Read matrices or time series of any known layout into one aligned, checked cohort folder.
 
-    Example: `nerve ingest derivatives/xcp_d cohorts/pnc --parcellation schaefer400-17 --participants participants.tsv`
+    Example: `nerve ingest derivatives/xcp_d cohorts/pnc --parcellation schaefer400-17
+    --participants participants.tsv`
     """
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # an exception, so that unfinished files are removed
+    # an exception, so that unfinished files are removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     from nerve.data.readers.names import AmbiguousParticipants
 
     try:
         if dry_run:
             table = readers.preview(source, **options)
-            _show(table, source)
-            read = table["participant"][~table.iloc[:, -1].str.startswith("left out")]
-            say(f"{len(table)} rows, {read.nunique()} participants; nothing was written")
+            _show_table(table, source)
+            is_left_out = table.iloc[:, -1].str.startswith("left out")
+            n_participants = table["participant"][~is_left_out].nunique()
+            say(f"{len(table)} rows, {n_participants} participants; nothing was written")
             return
         report = readers.ingest(source, out, **options)
-    except AmbiguousParticipants as several:
-        _show(several.table, source)
+    except AmbiguousParticipants as error:
+        _show_table(error.table, source)
         raise
-    for one in report.notes:
-        note(f"  {one}")
+    for text in report.notes:
+        note(f"  {text}")
     say(
-        f"{report.path}: {counted(report.n_participants)} written, {len(report.exclusions)} left out"
+        f"{report.path}: {counted(report.n_participants)} written, "
+        f"{len(report.exclusions)} left out"
     )
     if len(report.exclusions):
         say(f"{report.path}/exclusions.tsv says who was left out and why")
@@ -213,27 +216,30 @@ def check(
     ] = None,
     figure: Annotated[str | None, place("Draw that comparison to this .svg, .png or .pdf.")] = None,
 ) -> None:
-    """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
+    """Check a cohort: missing data, motion, values, duplicates, region order.
+
+    The exit code is 1 when it is not usable.
 
     Example: `nerve check cohorts/pnc --out quality.tsv`
     """
     opened = nerve.Cohort.load(cohort)
     quality = check_cohort(opened)
     if model is not None:
-        like = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
-        quality = quality.with_model(like)
-        if figure is not None and like.found is not None:
-            draw_likeness(figure, like, opened.name)
+        likeness = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
+        quality = quality.with_model(likeness)
+        if figure is not None and likeness.found is not None:
+            draw_likeness(figure, likeness, opened.name)
     elif figure is not None:
         raise typer.BadParameter("--figure draws the comparison with a model: name it with --model")
-    targets = quality.table["check"].str.startswith("target ")
-    _show(quality.table[~targets | (targets.cumsum() <= MOST_TARGETS)], cohort)
-    if (more := targets.sum() - MOST_TARGETS) > 0:
-        say(
-            f"and {more:,} more columns of the participants table{'' if out else ': --out writes what is in them'}"
-        )
-    for person, reason in quality.drops.itertuples(index=False):
-        say(f"would drop {person}: {reason}")
+    is_target = quality.table["check"].str.startswith("target ")
+    is_shown = ~is_target | (is_target.cumsum() <= _MOST_TARGETS)
+    _show_table(quality.table[is_shown], cohort)
+    n_hidden = (~is_shown).sum()
+    if n_hidden:
+        remedy = "" if out else ": --out writes what is in them"
+        say(f"and {n_hidden:,} more columns of the participants table{remedy}")
+    for participant, reason in quality.drops.itertuples(index=False):
+        say(f"would drop {participant}: {reason}")
     if out is not None:
         quality.write(out)
         say(f"{out}: written")
@@ -259,8 +265,8 @@ def export(
         say("The time series are not part of the format and were not written.")
 
 
-def _show(table: Any, title: str) -> None:
-    """A table on the screen, whole; verdicts in colour."""
+def _show_table(table: Any, title: str) -> None:
+    """Print a whole table; verdicts in colour."""
     from rich.table import Table
 
     shown = Table(box=None, title=title, title_justify="left", pad_edge=False)
@@ -268,5 +274,6 @@ def _show(table: Any, title: str) -> None:
         shown.add_column(str(heading), overflow="fold")
     styles = {"warning": "yellow", "not usable": "bold red", "note": "cyan"}
     for row in table.itertuples(index=False):
-        shown.add_row(*map(str, row), style=styles.get(getattr(row, "verdict", ""), ""))
+        style = styles.get(getattr(row, "verdict", ""), "")
+        shown.add_row(*map(str, row), style=style)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)

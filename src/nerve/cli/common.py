@@ -1,6 +1,7 @@
-"""What the commands share: the application, options, how it speaks, how it refuses.
+"""What the commands share: the application, its options, its messages and its errors.
 
-Options that several commands have, or that are many, come from tables: a default and a sentence each.
+Options that several commands have, or that are many, come from tables: a default and a sentence
+each.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from nerve._utils.progress import above_bars
 from nerve.evaluation.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
-Table = Mapping[
-    str, tuple[Any, str]
-]  # name: default (a type where there is none, … where one is needed), sentence
+# name of an option → its default and its sentence. Where there is no default, the type stands in
+# its place; where the option is needed, `...`.
+OptionTable = Mapping[str, tuple[Any, str]]
 MODEL = "A trained model: its folder, archive, or name in `nerve models list`"
 
 app = typer.Typer(
     name="nerve",
-    help="Representations of brain functional connectivity, and an honest test of what they predict.",
+    help="Representations of brain functional connectivity, and an honest test of what they "
+    "predict.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -38,22 +40,22 @@ app = typer.Typer(
 )
 
 
-def option(says: str, *names: str, **more: Any) -> Any:
+def option(sentence: str, *flags: str, **details: Any) -> Any:
     """An option of a command, with its sentence."""
-    return typer.Option(*names, help=says, **more)
+    return typer.Option(*flags, help=sentence, **details)
 
 
-def argument(says: str) -> Any:
+def argument(sentence: str) -> Any:
     """What a command is about, with its sentence."""
-    return typer.Argument(help=says, callback=_not_empty)
+    return typer.Argument(help=sentence, callback=_refuse_empty)
 
 
-def place(says: str) -> Any:
+def place(sentence: str) -> Any:
     """An option that names a file or a folder to write, with its sentence."""
-    return option(says, callback=_not_empty)
+    return option(sentence, callback=_refuse_empty)
 
 
-def _not_empty(value: Any) -> Any:
+def _refuse_empty(value: Any) -> Any:
     """Refuse an empty name: as a path it would be the current folder."""
     if isinstance(value, str) and not value.strip():
         raise typer.BadParameter("it is empty, expected a name or a path")
@@ -61,66 +63,108 @@ def _not_empty(value: Any) -> Any:
 
 
 def with_protocol(**defaults: Any) -> Callable[[Command], Command]:
-    """A command that takes one option per field of the protocol, and is given a `Protocol` as `protocol`.
+    """Give a command one option per field of the protocol; it receives them as one `Protocol`.
 
-    On the command line `--n-folds 5` becomes its field `n_folds`. `defaults` are those of the command where they are
-    not the protocol's own.
+    On the command line `--n-folds 5` becomes its field `n_folds`.
+
+    Parameters
+    ----------
+    **defaults
+        Of the command, where they are not the protocol's own.
+
+    Returns
+    -------
+    callable
+        A decorator of commands that have a parameter `protocol`.
     """
     return with_table(protocol_table(FIELDS, targets=..., **defaults), "protocol", Protocol)
 
 
-def protocol_table(names: Iterable[str], **defaults: Any) -> Table:
-    """Fields of the protocol as options; names and numbers are separated by commas."""
+def protocol_table(names: Iterable[str], **defaults: Any) -> OptionTable:
+    """Fields of the protocol as options; names and numbers are separated by commas.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Which fields.
+    **defaults
+        Of the command, where they are not the protocol's own.
+
+    Returns
+    -------
+    mapping
+        A table for `with_table`.
+    """
     table = {}
     for name in names:
         default = defaults.get(name, FIELDS[name].default)
         if isinstance(default, tuple):
-            default = ",".join(
-                f"{value:g}" if isinstance(value, float | int) else value for value in default
-            )
-        table[name] = str if default is None else default, FIELDS[name].metadata["help"]
+            words = [f"{value:g}" if isinstance(value, float | int) else value for value in default]
+            default = ",".join(words)
+        table[name] = (str if default is None else default, FIELDS[name].metadata["help"])
     return table
 
 
 def with_table(
-    table: Table, parameter: str = "options", collect: Any = dict
+    table: OptionTable, parameter: str = "options", collect: Callable[..., Any] = dict
 ) -> Callable[[Command], Command]:
-    """A command that takes the options of a table, and is given what `collect` makes of them as one parameter."""
-    options = [_option(name, default, says) for name, (default, says) in table.items()]
+    """Give a command the options of a table; it receives them as one parameter.
 
-    def decorated(command: Command) -> Command:
-        taken = inspect.signature(command, eval_str=True).parameters.values()
-        own = [
-            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in taken
-            if one.name != parameter
-        ]
+    Parameters
+    ----------
+    table : mapping
+        The options.
+    parameter : str
+        The name of the parameter of the command.
+    collect : callable
+        Makes its value of the options, which are keywords.
 
-        def parsed(**values: Any) -> Any:
-            given = {name: values.pop(name) for name in table}
-            return command(**values, **{parameter: collect(**given)})
+    Returns
+    -------
+    callable
+        A decorator of commands.
+    """
+    options = [_parameter(name, default, sentence) for name, (default, sentence) in table.items()]
 
-        needed_first = sorted(
-            [*own, *options], key=lambda one: one.default is not inspect.Parameter.empty
-        )
-        parsed.__signature__ = inspect.Signature(needed_first)  # type: ignore[attr-defined]
-        parsed.__annotations__ = {one.name: one.annotation for one in needed_first}
-        parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
-        return parsed
+    def decorate(command: Command) -> Command:
+        parameters = []
+        for own in inspect.signature(command, eval_str=True).parameters.values():
+            if own.name != parameter:
+                parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        parameters += options
+        # those without a default come first: typer shows them in this order
+        parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)
 
-    return decorated
+        def with_options(**values: Any) -> Any:
+            chosen = {name: values.pop(name) for name in table}
+            return command(**values, **{parameter: collect(**chosen)})
+
+        # typer reads the options from the signature
+        with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+        with_options.__name__ = command.__name__
+        with_options.__doc__ = command.__doc__
+        return with_options
+
+    return decorate
 
 
-def _option(name: str, default: Any, says: str) -> inspect.Parameter:
+def _parameter(name: str, default: Any, sentence: str) -> inspect.Parameter:
+    """One row of a table as a parameter that typer understands."""
     kind: Any = type(default)
     if isinstance(default, type):
-        kind, default = default | None, None
+        kind = default | None
+        default = None
     elif default is ...:
-        kind, default = str, inspect.Parameter.empty
-    flag = f"--{name.replace('_', '-')}"
-    flag = option(says, f"{flag}/--no-{flag[2:]}" if kind is bool else flag)
+        kind = str
+        default = inspect.Parameter.empty
+    flag = name.replace("_", "-")
+    flags = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flag]
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, option(sentence, flags)],
     )
 
 
@@ -136,8 +180,18 @@ def note(text: object, colour: str | None = None) -> None:
         typer.secho(printable(text), fg=colour, err=True)
 
 
-def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
-    """Draw how like a model's training cohort a cohort is; no file that is not a figure is replaced."""
+def draw_likeness(path: str | os.PathLike[str], likeness: Any, cohort: str) -> None:
+    """Draw how a cohort compares with the training cohort of a model.
+
+    Parameters
+    ----------
+    path : path
+        A .svg, .png or .pdf; no other file is replaced.
+    likeness : Likeness
+        What `NERVE.likeness` gives.
+    cohort : str
+        The name of the cohort.
+    """
     from nerve._utils.files import atomic_file
     from nerve.report.figures import draw
     from nerve.report.report_data import ReportData
@@ -145,7 +199,7 @@ def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
     ending = Path(path).suffix.lower()
     if ending not in (".svg", ".png", ".pdf"):
         raise problem(path, f"its ending is {ending!r}", expected=".svg, .png or .pdf")
-    figure = draw("likeness", ReportData(likeness={("the model", cohort): like}))
+    figure = draw("likeness", ReportData(likeness={("the model", cohort): likeness}))
     with atomic_file(path) as stream:
         figure.savefig(stream, format=ending[1:], facecolor="white")
     say(f"{path}: the cohort and the model's training cohort, compared")
@@ -153,12 +207,17 @@ def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
 
 @contextmanager
 def refusing(program: str) -> Iterator[None]:
-    """Inside, a `NerveError` becomes one sentence and exit code 1, never a traceback; warnings are notes."""
+    """Turn errors inside into one sentence and exit code 1, and warnings into notes.
+
+    Parameters
+    ----------
+    program : str
+        What the sentence begins with.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="replace"
-            )  # what an ASCII locale, say, lacks is a question mark, not a failure
+            # a character that, say, an ASCII locale lacks is a question mark, not a failure
+            stream.reconfigure(errors="replace")
     warnings.showwarning = lambda message, *_, **__: note(f"note: {message}", typer.colors.YELLOW)
     try:
         yield
@@ -166,7 +225,8 @@ def refusing(program: str) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (NerveError, MemoryError, RuntimeError, OSError) as error:
-        if not (sentence := _sentence(error)):
+        sentence = _sentence(error)
+        if not sentence:
             raise
         note(f"{program}: {sentence}", typer.colors.RED)
         sys.exit(1)
@@ -176,19 +236,18 @@ def _sentence(error: Exception) -> str:
     """What a user is told of an error; nothing of one that is a fault of ours."""
     if isinstance(error, NerveError):
         return str(error)
-    if isinstance(
-        error, OSError
-    ):  # a disk that is full, say, where no folder of the user's is named
-        return f"{error.filename or _where_to()}: {error.strerror or error}."
-    if str(error).startswith("Symlink loop"):  # as Python before 3.13 has it
+    if isinstance(error, OSError):
+        return f"{error.filename or _unnamed_outputs()}: {error.strerror or error}."
+    if str(error).startswith("Symlink loop"):  # a RuntimeError before Python 3.13
         return f"{error}."
     # torch has no error of its own for a CPU's memory
-    lacking = isinstance(error, MemoryError) or "allocate" in str(error)
-    return "there is not enough memory for what was asked for." if lacking else ""
+    if isinstance(error, MemoryError) or "allocate" in str(error):
+        return "there is not enough memory for what was asked for."
+    return ""
 
 
-def _where_to() -> str:
-    """What is written without a name: standard output, into a file perhaps, and the temporary folder."""
+def _unnamed_outputs() -> str:
+    """Where an error without a file name, a full disk, say, may have happened."""
     import tempfile
 
     try:

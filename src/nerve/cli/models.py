@@ -1,4 +1,4 @@
-"""Commands about models: pretrain, embed, interpret, methods."""
+"""Commands about models: pretrain, embed, models, pack, interpret, methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ models = typer.Typer(help="Trained models, by name, folder or archive.", no_args
 app.add_typer(models, name="models")
 
 # what decides the prediction that `interpret` explains
-EXPLAINED = (
+_EXPLAINED = (
     "targets",
     "covariates",
     "groups",
@@ -38,7 +38,7 @@ EXPLAINED = (
     "n_bootstrap",
     "seed",
 )
-LEARNS = {
+_LEARNS = {
     "supervised": "learns with a target, inside each fold",
     "self-supervised": "learns without labels",
     "reference": "reference row, without labels",
@@ -61,20 +61,23 @@ def pretrain(
     ] = False,
     device: Annotated[str | None, option("auto, cpu, cuda, cuda:1 or mps.")] = None,
 ) -> None:
-    """Train NERVE on one or several cohorts. Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it.
+    """Train NERVE on one or several cohorts.
 
-    Example: `nerve pretrain cohorts/ucla cohorts/stages --out runs/first --preset small --set epochs=100`
+    Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it.
+
+    Example: `nerve pretrain cohorts/ucla cohorts/stages --out runs/first --preset small --set
+    epochs=100`
 
     On several processes: `torchrun --nproc-per-node 2 -m nerve pretrain …`
     """
     import logging
 
     from nerve.interpret.pretraining import describe_run
-    from nerve.methods.runs import pretrain as run
+    from nerve.methods.runs import pretrain as pretrain_and_save
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        encoder = run(
+        encoder = pretrain_and_save(
             cohorts,
             out,
             preset=preset,
@@ -86,18 +89,21 @@ def pretrain(
     except TrainingStopped as stopped:
         note(f"nerve: {stopped}", typer.colors.YELLOW)
         raise typer.Exit(128 + stopped.signal_number) from None
-    if os.environ.get("RANK", "0") == "0":
-        for last in encoder.history_.tail(1).to_dict("records"):  # none where the curve was lost
-            steps, loss = int(last["step"]), last["training_loss"]
-            say(f"{out}: {steps} steps, training loss {loss:.4g}, best at {encoder.best_step_}")
-        described = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
-        if described:
-            ratio = described["model"] / described["group_mean"]
-            say(
-                f"masked patches of held-out participants: {ratio:.3f} of the error of the group mean"
-            )
-            if doubt := encoder.save_masked_error(Path(out), ratio):
-                note(doubt, typer.colors.YELLOW)
+    if os.environ.get("RANK", "0") != "0":  # of several processes, the first describes the run
+        return
+    if len(encoder.history_):  # empty where the file of a resumed run was lost
+        last = encoder.history_.iloc[-1]
+        say(
+            f"{out}: {int(last['step'])} steps, training loss {last['training_loss']:.4g}, "
+            f"best at {encoder.best_step_}"
+        )
+    errors = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
+    if errors:
+        ratio = errors["model"] / errors["group_mean"]
+        say(f"masked patches of held-out participants: {ratio:.3f} of the error of the group mean")
+        doubt = encoder.save_masked_error(Path(out), ratio)
+        if doubt:
+            note(doubt, typer.colors.YELLOW)
 
 
 @app.command()
@@ -111,20 +117,27 @@ def embed(
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     overwrite: Annotated[bool, option("Replace an existing file.", "--overwrite")] = False,
 ) -> None:
-    """Write the embeddings of a cohort. Its regions are matched by label; missing ones are named.
+    """Write the embeddings of a cohort.
 
-    A cohort that does not look like what the model was trained on is warned about, with a figure beside OUT.
+    Its regions are matched by label; missing ones are named. Of a cohort that does not look like
+    what the model was trained on, a warning and a figure beside OUT say so.
 
     Example: `nerve embed runs/first cohorts/ucla ucla.tsv --pooling mean`
     """
     from nerve.methods.runs import embed_file
 
-    beside = Path(out).with_name(f"{Path(out).stem}_likeness.svg")
-    show = partial(draw_likeness, beside)
+    figure = Path(out).with_name(f"{Path(out).stem}_likeness.svg")
     values = embed_file(
-        run, cohort, out, pooling=pooling, device=device, overwrite=overwrite, on_difference=show
+        run,
+        cohort,
+        out,
+        pooling=pooling,
+        device=device,
+        overwrite=overwrite,
+        on_difference=partial(draw_likeness, figure),
     )
-    say(f"{out}: {' x '.join(map(str, values.shape))}{f' ({pooling})' if pooling else ''}")
+    shape = " x ".join(map(str, values.shape))
+    say(f"{out}: {shape} ({pooling})" if pooling else f"{out}: {shape}")
 
 
 @models.command("list")
@@ -135,10 +148,10 @@ def models_list() -> None:
     """
     from nerve.methods.pretrained import packaged_models
 
-    found = packaged_models()
-    for name, path in found.items():
+    packaged = packaged_models()
+    for name, path in packaged.items():
         say(f"{name:<24} {path.stat().st_size / 2**20:.1f} MB")
-    if not found:
+    if not packaged:
         say("No trained model comes with this installation.")
         say("A model is also given as a folder of `nerve pretrain` or an archive of `nerve pack`.")
 
@@ -162,21 +175,24 @@ def pack(
     archive: Annotated[str, argument("The .zip to write.")],
     half: Annotated[bool, option("Numbers in half precision: a smaller file.", "--half")] = False,
 ) -> None:
-    """Write a trained model as one file to hand on: weights, settings and card; `nerve embed` reads it.
+    """Write a trained model as one file to share: weights, settings and card.
+
+    `nerve embed` reads it.
 
     Example: `nerve pack runs/first first.zip`
     """
-    from nerve.methods.pretrained import pack as write
+    from nerve.methods.pretrained import pack as write_archive
 
-    path = write(run, archive, half=half)
+    path = write_archive(run, archive, half=half)
     say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
     say(
-        "Weights can carry information on the participants of the training: share them under the terms of their data."
+        "Weights can carry information on the participants of the training: share them under the "
+        "terms of their data."
     )
 
 
 @app.command()
-@with_table(protocol_table(EXPLAINED))
+@with_table(protocol_table(_EXPLAINED))
 def interpret(
     runs: Annotated[
         list[str], argument("The folder of a trained model; several that differ in the seed.")
@@ -191,30 +207,29 @@ def interpret(
     ] = None,
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
-    """Say what encoders rely on: regions, attention between networks, and the network pairs behind a prediction.
+    """Say what encoders rely on: regions, attention, and network pairs behind a prediction.
 
     Give runs with different seeds to learn how stable the maps are.
 
     Example: `nerve interpret runs/seed0 runs/seed1 cohorts/ucla --targets age --out results/ucla`
     """
     encoders = [nerve.interpret.load_encoder(run, device) for run in runs]
-    for encoder in encoders if pooling else []:
-        encoder.set_params(pooling=pooling)
-    tables = nerve.interpret.interpret_to(
-        out or runs[0], encoders, nerve.Cohort.load(cohort), **options
-    )
-    for row in (
-        tables["importance"].groupby("target", sort=False).head(3).itertuples()
-        if options["targets"]
-        else []
-    ):
-        say(
-            f"{row.target:<20} {row.network_a}–{row.network_b}  r {row.r:+.3f}, hidden {row.r_occluded:+.3f}, "
-            f"drop {row.drop:+.3f} [{row.drop_low:+.3f}, {row.drop_high:+.3f}]"
-        )
+    if pooling:
+        for encoder in encoders:
+            encoder.set_params(pooling=pooling)
+    folder = out or runs[0]
+    tables = nerve.interpret.interpret_to(folder, encoders, nerve.Cohort.load(cohort), **options)
+    if options["targets"]:
+        most_important = tables["importance"].groupby("target", sort=False).head(3)
+        for row in most_important.itertuples():
+            say(
+                f"{row.target:<20} {row.network_a}–{row.network_b}  r {row.r:+.3f}, "
+                f"hidden {row.r_occluded:+.3f}, "
+                f"drop {row.drop:+.3f} [{row.drop_low:+.3f}, {row.drop_high:+.3f}]"
+            )
     if len(encoders) < 2:
         note("note: one run; give runs with other seeds to learn how stable its maps are.")
-    say(f"{out or runs[0]}/interpretation: {', '.join(tables)} (TSV) and stability.json")
+    say(f"{folder}/interpretation: {', '.join(tables)} (TSV) and stability.json")
 
 
 @app.command()
@@ -236,12 +251,13 @@ def methods(
         say(table.to_csv(sep="\t", index=False).rstrip())
         return
     for _, rows in table.groupby("method", sort=False):
-        row = rows.iloc[0]
-        say(f"{row['method']:<12} {row['title']}: needs {row['needs']}; {LEARNS[row['role']]}")
-        for one in rows[rows["parameters"] > 0].to_dict("records"):
-            view = "" if one["view"] == "fc" else f", {one['view']} view"
-            say(f"{'':<12} {one['parameters']:,} parameters ({one['preset']}{view})")
-        say(f"{'':<12} {row['citation']}")
-        if row["adapted"]:
-            say(f"{'':<12} ours: {row['adapted']}")
+        first = rows.iloc[0]
+        role = _LEARNS[first["role"]]
+        say(f"{first['method']:<12} {first['title']}: needs {first['needs']}; {role}")
+        for row in rows[rows["parameters"] > 0].to_dict("records"):
+            view = "" if row["view"] == "fc" else f", {row['view']} view"
+            say(f"{'':<12} {row['parameters']:,} parameters ({row['preset']}{view})")
+        say(f"{'':<12} {first['citation']}")
+        if first["adapted"]:
+            say(f"{'':<12} ours: {first['adapted']}")
     say(f"\nParameters that are trained, by preset, with {parcellation}.")

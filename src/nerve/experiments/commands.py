@@ -1,4 +1,4 @@
-"""The commands `evaluate`, `run`, `experiment` and `demo`: what they do and what they say."""
+"""What the commands `evaluate`, `run`, `experiment` and `demo` do and print."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from nerve._utils.errors import NerveWarning, problem
 from nerve._utils.files import claim, write_tsv
-from nerve._utils.privacy import Identifiers, for_screen, shared_command
+from nerve._utils.privacy import Identifiers, for_screen
 from nerve.data.cohort import Cohort
 from nerve.data.quality import check_cohort
 from nerve.data.quality.report import Quality
@@ -22,17 +22,24 @@ from nerve.data.readers.ids import counted
 from nerve.evaluation.evaluate import EvaluatedCohort
 from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.results import Results
+from nerve.experiments.collect import without_secrets, write_texts
 from nerve.experiments.config import load_config
-from nerve.experiments.evaluate import MODELS, Entry, evaluate_cohorts, recognise
-from nerve.experiments.main import SHOWN_OPTIONS, Experiment, write_texts
+from nerve.experiments.evaluate_in_memory import MODELS, evaluate_rows
+from nerve.experiments.experiment import RESOLVED_CONFIG, Experiment
 from nerve.experiments.method_rows import is_model
 from nerve.experiments.rehearse import rehearsal
-from nerve.experiments.screen import RunsProgress, found, say, show_results, show_scores
-from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.experiments.workspace import RESOLVED
+from nerve.experiments.requested_rows import RequestedRow, request_rows
+from nerve.experiments.run_store import DONE, UNAVAILABLE
+from nerve.experiments.terminal import (
+    RunsProgress,
+    findings,
+    say,
+    show_paper_table,
+    show_scores,
+)
 from nerve.interpret import interpret_to
 from nerve.interpret.output import FOLDER as INTERPRETATION
-from nerve.methods import METHODS, load_method
+from nerve.methods import load_method
 from nerve.methods.kept_model import KeptModel, free_folder
 from nerve.methods.nerve import NERVE
 from nerve.report import page
@@ -40,22 +47,7 @@ from nerve.report.load import CHECKS
 from nerve.report.report_data import ids_of
 
 
-def run(
-    config: str | os.PathLike[str],
-    out: str,
-    launcher: str = "local",
-    jobs: int | None = None,
-    rehearse: bool = False,
-) -> list[str]:
-    """Run an experiment, or rehearse it, and show its table; returns one line per failed run."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    say(f"Preparing {Path(config).name}: cohorts, folds and runs …", stderr=True)
-    experiment = _prepared(config, out, rehearse)
-    show_results(_done(experiment, launcher, jobs))
-    return _close(experiment)
-
-
-def evaluate(
+def run_evaluation(
     cohort: str,
     features: Any,
     protocol: Protocol,
@@ -70,8 +62,10 @@ def evaluate(
     ----------
     cohort : str
         The folder.
-    features : what `nerve.evaluate` takes
+    features : object
+        What `nerve.evaluate` takes.
     protocol : Protocol
+        How to evaluate.
     out : str
         The folder to write; results that it holds are replaced.
     test : sequence of str
@@ -79,42 +73,209 @@ def evaluate(
     quality : Quality, optional
         As in `nerve run`: the report then also shows what was checked and what NERVE relies on.
     """
-    entries = recognise(features, protocol)
-    own = Cohort.load(cohort)
+    rows = request_rows(features, protocol)
+    first = Cohort.load(cohort)
     others = [Cohort.load(path) for path in test]
     folder = claim(out)
-    if (folder / RESOLVED).is_file():
+    if (folder / RESOLVED_CONFIG).is_file():
         raise problem(folder, "it holds an experiment", remedy="Choose another folder.")
-    for name in (MODELS, INTERPRETATION):  # of another evaluation in this folder
-        shutil.rmtree(folder / name, ignore_errors=True)
+    # parts of an earlier evaluation in this folder that this one may not write again
+    shutil.rmtree(folder / MODELS, ignore_errors=True)
+    shutil.rmtree(folder / INTERPRETATION, ignore_errors=True)
     (folder / CHECKS).unlink(missing_ok=True)
-    pairs = [(own, None), *((other, own) for other in others)]
-    with warnings.catch_warnings(record=True) as shown:
+
+    pairs: list[tuple[Cohort, Cohort | None]] = [(first, None)]
+    pairs += [(other, first) for other in others]
+    command = without_secrets(_typed_command())
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NerveWarning)
-        evaluated = evaluate_cohorts(entries, pairs, protocol, command=_command(), folder=folder)
+        evaluated = evaluate_rows(rows, pairs, protocol, command=command, folder=folder)
     results = evaluated.results
-    results.about["warnings"] = sorted({str(warning.message) for warning in shown})
-    for one in (own, *others):
-        one.check_unchanged()
+    results.about["warnings"] = sorted({str(warning.message) for warning in caught})
+    for opened in (first, *others):
+        opened.check_unchanged()
     results.save(folder)
     write_texts(folder, results, evaluated.cohorts)
     if quality is not None:
-        without_ids = Identifiers(ids_of(own)).removed_from
+        without_ids = Identifiers(ids_of(first)).removed_from
         write_tsv(folder / CHECKS, quality.table.fillna("").map(without_ids))
-        encoders = [one for one in evaluated.encoders.values() if isinstance(one, NERVE)]
-        if encoders:
-            _interpret(folder, encoders[-1], evaluated.cohorts[0])
+        models = [model for model in evaluated.encoders.values() if isinstance(model, NERVE)]
+        if models:
+            _interpret(folder, models[-1], evaluated.cohorts[0])
+
     show_scores(results)
-    say(*found(results))
-    opened = {one.name: one.cohort for one in evaluated.cohorts}
-    path = page.write_report(folder, opened)
+    say(*findings(results))
+    path = page.write_report(folder, {one.name: one.cohort for one in evaluated.cohorts})
     say(f"Tables: {folder / 'tables'}", f"Report: {path}")
-    notes = [for_screen(note) for note in evaluated.notes]
-    say(*(f"note: {note}" for note in dict.fromkeys(notes)), stderr=True, style="yellow")
+    notes = dict.fromkeys(for_screen(note) for note in evaluated.notes)
+    say(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
+
+
+def check_usable(cohort: str) -> Quality:
+    """Check a cohort folder and print what is in doubt; one that is not usable is refused.
+
+    Parameters
+    ----------
+    cohort : str
+        The folder.
+
+    Returns
+    -------
+    Quality
+        What was checked.
+    """
+    quality = check_cohort(Cohort.load(cohort))
+    doubtful = quality.table[quality.table["verdict"].isin(["warning", "not usable"])]
+    for row in doubtful.itertuples(index=False):
+        say(" · ".join(map(str, row)), stderr=True)
+    if not quality.usable:
+        raise problem(
+            cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped."
+        )
+    return quality
+
+
+def model_to_keep(features: Sequence[str], protocol: Protocol, folder: str) -> KeptModel:
+    """Make what --save-model is to keep, before anything is computed.
+
+    Parameters
+    ----------
+    features : sequence of str
+        Those of --features; a kept model reads one.
+    protocol : Protocol
+        How it is fitted.
+    folder : str
+        Where it will be saved; refused if it is taken.
+
+    Returns
+    -------
+    KeptModel
+        Not fitted.
+    """
+    if len(features) != 1:
+        raise problem(
+            "--save-model",
+            f"there are {len(features)} rows",
+            expected="one of --features: a probe reads one",
+        )
+    free_folder(folder)
+    (requested,) = request_rows(features, protocol)
+    model = KeptModel(_encoder_to_keep(requested, protocol), protocol)
+    model.check()
+    return model
+
+
+def run_experiment(
+    config: str | os.PathLike[str],
+    out: str,
+    launcher: str = "local",
+    jobs: int | None = None,
+    rehearse: bool = False,
+) -> list[str]:
+    """Run an experiment file, or rehearse it, print its table and write the report.
+
+    Parameters
+    ----------
+    config : path
+        The experiment file, or the name of one that comes with the package.
+    out : str
+        The folder of runs and results.
+    launcher : str
+        "local" or "slurm".
+    jobs : int, optional
+        Runs at a time on this machine.
+    rehearse : bool
+        Whether to run it on small simulated cohorts.
+
+    Returns
+    -------
+    list of str
+        One line per failed run.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    say(f"Preparing {Path(config).name}: cohorts, folds and runs …", stderr=True)
+    experiment = _prepare(config, out, rehearse)
+    with RunsProgress(experiment) as progress:
+        results = experiment.run(launcher, jobs, progress, _typed_command())
+    show_paper_table(results)
+
+    cohorts = {name: experiment.cohort(name) for name in experiment.config.cohorts}
+    path = page.write_report(experiment.folder, cohorts)
+    counts = experiment.counts
+    statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
+    say(f"{counted(counts.total(), 'run')}: {statuses}")
+    say(f"Tables: {experiment.folder / 'tables'}", f"Report: {path}")
+    failures = experiment.failures()
+    for line in failures:  # last, so that they are seen
+        say(f"failed: {line}", style="red")
+    return failures
+
+
+def count_runs(config: str | os.PathLike[str], out: str, rehearse: bool = False) -> None:
+    """Print how many runs an experiment has, and how many are done.
+
+    Parameters
+    ----------
+    config : path
+        The experiment file, or the name of one that comes with the package.
+    out : str
+        The folder of runs and results.
+    rehearse : bool
+        Whether it is to be run on small simulated cohorts.
+    """
+    experiment = _prepare(config, out, rehearse)
+    kinds = [task.kind for task in experiment.plan.unique_tasks]
+    for kind in ("encode", "probe", "train"):
+        say(f"{kinds.count(kind):5d} {kind}")
+    counts = experiment.counts
+    say(f"{len(kinds):5d} runs, {counts[DONE] + counts[UNAVAILABLE]} done")
+
+
+def run_demo(out: str, jobs: int | None = None) -> list[str]:
+    """Run the packaged experiment on simulated cohorts, and print what to do next.
+
+    Parameters
+    ----------
+    out : str
+        The folder to write.
+    jobs : int, optional
+        Runs at a time.
+
+    Returns
+    -------
+    list of str
+        One line per failed run.
+    """
+    failures = run_experiment("demo", out, jobs=jobs)
+    say(
+        *findings(Results.load(out)),
+        "\nOn your own data:",
+        "  nerve ingest DERIVATIVES cohort --participants participants.tsv "
+        "--parcellation schaefer400-17",
+        "  nerve check cohort",
+        "  nerve pretrain cohort --out run",
+        "  nerve evaluate cohort --features raw,pca,run --targets SCORE --covariates age,sex "
+        "--out results",
+        f"\nThe report to open: {Path(out) / 'report.html'}",
+    )
+    return failures
+
+
+def _prepare(config: str | os.PathLike[str], out: str, rehearse: bool) -> Experiment:
+    """The experiment of a file, or its rehearsal."""
+    if rehearse:
+        return Experiment.prepare(rehearsal(load_config(config)), out)
+    return Experiment.prepare(config, out)
+
+
+def _typed_command() -> str:
+    """The command as it was typed."""
+    program = "nerve-bids" if Path(sys.argv[0]).stem == "nerve-bids" else "nerve"
+    return shlex.join([program, *sys.argv[1:]])
 
 
 def _interpret(folder: Path, encoder: NERVE, evaluated: EvaluatedCohort) -> None:
-    """Maps of a NERVE model on the cohort that was evaluated."""
+    """Write maps of a NERVE model on the cohort that was evaluated."""
     protocol = evaluated.protocol
     interpret_to(
         folder,
@@ -128,102 +289,23 @@ def _interpret(folder: Path, encoder: NERVE, evaluated: EvaluatedCohort) -> None
     )
 
 
-def _command() -> str:
-    """The command as it was typed, without paths."""
-    program = "nerve-bids" if Path(sys.argv[0]).stem == "nerve-bids" else "nerve"
-    return shared_command(shlex.join([program, *sys.argv[1:]]), SHOWN_OPTIONS, METHODS)
-
-
-def _done(experiment: Experiment, launcher: str, jobs: int | None) -> Results:
-    """The results of all runs, with the command as it was typed."""
-    with RunsProgress(experiment) as progress:
-        return experiment.run(launcher, jobs, progress, _command())
-
-
-def kept_probe(features: Sequence[str], protocol: Protocol, folder: str) -> KeptModel:
-    """The probe of the one row, to be fitted; what --save-model cannot keep is refused before anything is computed."""
-    if len(features) != 1:
-        raise problem(
-            "--save-model",
-            f"there are {len(features)} rows",
-            expected="one of --features: a probe reads one",
-        )
-    free_folder(folder)
-    (entry,) = recognise(features, protocol)
-    probe = KeptModel(_probe_encoder(entry, protocol), protocol)
-    probe.check()
-    return probe
-
-
-def _probe_encoder(entry: Entry, protocol: Protocol) -> Any:
+def _encoder_to_keep(requested: RequestedRow, protocol: Protocol) -> Any:
     """What gives the features of a row for any participant: a method, fitted or not."""
-    if entry.make is None:
-        if not is_model(entry.value):
+    if requested.make is None:
+        if not is_model(requested.value):
             raise problem(
                 "--save-model",
-                f"{Path(entry.value).name} is a table",
+                f"{Path(requested.value).name} is a table",
                 expected="features that can be computed for others",
             )
-        return load_method(entry.value)
-    method = entry.make()
-    if entry.value == "covariates" or not hasattr(method, "transform"):
+        return load_method(requested.value)
+    method = requested.make()
+    if requested.value == "covariates" or not hasattr(method, "transform"):
         raise problem(
             "--save-model",
-            f"{entry.value} gives no features",
+            f"{requested.value} gives no features",
             expected="features of FC, raw or tangent, say",
         )
-    if entry.value == "pca" and "n_components" not in entry.settings:
+    if requested.value == "pca" and "n_components" not in requested.settings:
         method.set_params(n_components=protocol.n_components)
     return method
-
-
-def check_usable(cohort: str) -> Quality:
-    """Check a cohort and say what is in doubt; one that cannot be what it says is refused."""
-    quality = check_cohort(Cohort.load(cohort))
-    doubtful = quality.table[quality.table["verdict"].isin(["warning", "not usable"])]
-    say(*(" · ".join(map(str, row)) for row in doubtful.itertuples(index=False)), stderr=True)
-    if not quality.usable:
-        raise problem(
-            cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped."
-        )
-    return quality
-
-
-def demo(out: str, jobs: int | None = None) -> list[str]:
-    """The packaged experiment on simulated cohorts, and what to do next."""
-    failures = run("demo", out, jobs=jobs)
-    say(
-        *found(Results.load(out)),
-        "\nOn your own data:",
-        "  nerve ingest DERIVATIVES cohort --participants participants.tsv --parcellation schaefer400-17",
-        "  nerve check cohort",
-        "  nerve pretrain cohort --out run",
-        "  nerve evaluate cohort --features raw,pca,run --targets SCORE --covariates age,sex --out results",
-        f"\nThe report to open: {Path(out) / 'report.html'}",
-    )
-    return failures
-
-
-def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) -> None:
-    """Say how many runs there are, and how many are done."""
-    experiment = _prepared(config, out, rehearse)
-    counts, kinds = experiment.counts, [task.kind for task in experiment.plan.unique]
-    say(*(f"{kinds.count(kind):5d} {kind}" for kind in ("encode", "probe", "train")))
-    say(f"{len(kinds):5d} runs, {counts[DONE] + counts[UNAVAILABLE]} done")
-
-
-def _prepared(config: Any, out: str, rehearse: bool = False) -> Experiment:
-    """The experiment of a file, or its rehearsal."""
-    return Experiment.prepare(rehearsal(load_config(config)) if rehearse else config, out)
-
-
-def _close(experiment: Experiment) -> list[str]:
-    """Write the report and say what is where; failures, which are returned, come last, so that they are seen."""
-    cohorts = {name: experiment.cohort(name) for name in experiment.config.cohorts}
-    path = page.write_report(experiment.folder, cohorts)
-    counts, failures = experiment.counts, experiment.failures()
-    said = ", ".join(f"{number} {status}" for status, number in counts.items())
-    say(f"{counted(counts.total(), 'run')}: {said}")
-    say(f"Tables: {experiment.folder / 'tables'}", f"Report: {path}")
-    say(*(f"failed: {line}" for line in failures), style="red")
-    return failures

@@ -1,6 +1,6 @@
-"""What an experiment file may say: cohorts, methods and variants, protocol, seeds, launcher.
+"""What an experiment file may say: cohorts, methods, protocol, seeds, SLURM.
 
-Any setting of a method may be a list: each value becomes a variant, and a row of the table says which.
+Any setting of a method may be a list: each value becomes a variant, which is a row of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from nerve.methods import make_method
 from nerve.methods.parameters import Device, Seed
 
 Model = TypeVar("Model")
-# what an experiment file does unless it says otherwise: as the paper; `nerve evaluate` has the protocol's own defaults
+
+# Experiment files follow the paper unless they say otherwise; `nerve evaluate` has the defaults of
+# `Protocol` itself.
 PAPER_PROTOCOL: dict[str, Any] = {
     "covariates": ("age", "sex"),
     "motion": NONE,
@@ -29,81 +31,89 @@ PAPER_PROTOCOL: dict[str, Any] = {
 }
 
 
-def said(default: Any, meaning: str, **limits: Any) -> Any:
-    """A setting with its default and what it means, in one sentence."""
-    return Field(default, description=meaning, **limits)
-
-
 class _Strict(BaseModel):
+    """Settings that cannot be changed, and no others than these."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class CohortConfig(_Strict):
     """One cohort: a folder made by `nerve ingest`, or arguments of the simulation.
 
-    Any field of the protocol (targets, covariates, groups, site …) may stand here too, and then holds for this cohort.
+    Any field of the protocol (targets, covariates, groups, site …) may stand here too, and then
+    holds for this cohort.
     """
 
-    path: str | None = said(
-        None, "Folder of a cohort; looked for beside the config file, then in the current folder."
+    path: str | None = Field(
+        None,
+        description="Folder of a cohort; looked for beside the config file, then in the current "
+        "folder.",
     )
-    simulate: dict[str, Any] | None = said(
-        None, "Arguments of `simulate_cohort` instead of a path."
+    simulate: dict[str, Any] | None = Field(
+        None, description="Arguments of `simulate_cohort` instead of a path."
     )
-    label: str | None = said(None, "What tables call it.")
-    target_labels: dict[str, str] = said({}, "What tables call the targets.")
-    columns: dict[str, str] = said({}, "our name: name in the participants table.")
-    train_on: str | None = said(
-        None, "Another cohort of the file: all is fitted on that one and predicts this one."
+    label: str | None = Field(None, description="What tables call it.")
+    target_labels: dict[str, str] = Field({}, description="What tables call the targets.")
+    columns: dict[str, str] = Field({}, description="our name: name in the participants table.")
+    train_on: str | None = Field(
+        None,
+        description="Another cohort of the file: all is fitted on that one and predicts this one.",
     )
-    pretrain: bool = said(True, "Train encoders on it; false: out of domain.")
-    timeseries: bool = said(True, "Use its time series where a method needs them.")
-    protocol: dict[str, Any] = said({}, "Fields of the protocol for this cohort.")
+    pretrain: bool = Field(True, description="Train encoders on it; false: out of domain.")
+    timeseries: bool = Field(True, description="Use its time series where a method needs them.")
+    protocol: dict[str, Any] = Field({}, description="Fields of the protocol for this cohort.")
 
     @model_validator(mode="before")
     @classmethod
     def _own_protocol(cls, content: Any) -> Any:
+        """Move fields of the protocol that stand beside the others into `protocol`."""
         if not isinstance(content, dict):
             return content
-        own = {name: value for name, value in content.items() if name in FIELDS}
-        rest = {name: value for name, value in content.items() if name not in FIELDS}
-        if rest.get("train_on") is not None:
-            rest = {
-                "pretrain": False,
-                **rest,
-            }  # who is tested is not pretrained on, unless one says so
-        return {**rest, "protocol": {**(rest.get("protocol") or {}), **own}} if own else rest
+        protocol = {name: value for name, value in content.items() if name in FIELDS}
+        settings = {name: value for name, value in content.items() if name not in FIELDS}
+        if settings.get("train_on") is not None:
+            # a cohort that is only tested is not pretrained on, unless the file says so
+            settings.setdefault("pretrain", False)
+        if protocol:
+            settings["protocol"] = {**(settings.get("protocol") or {}), **protocol}
+        return settings
 
     @model_validator(mode="after")
-    def _one_source(self) -> CohortConfig:
+    def _one_origin(self) -> CohortConfig:
         if (self.path is None) == (self.simulate is None):
             raise ValueError("give either `path` or `simulate`")
         return self
 
 
 class MethodConfig(_Strict):
-    """One row of the table, or several: lists in `settings` are swept, `permutations` adds null models."""
+    """One row of the table, or several.
 
-    method: str | None = said(None, "A name of `nerve methods`.")
-    features: str | None = said(
-        None, "Instead: the folder of a trained model, or a table of numbers."
+    Lists in `settings` are swept, `permutations` adds null models.
+    """
+
+    method: str | None = Field(None, description="A name of `nerve methods`.")
+    features: str | None = Field(
+        None, description="Instead: the folder of a trained model, or a table of numbers."
     )
-    label: str | None = said(None, "What tables call it.")
-    group: str = said("", "Rows of one group stand together between rules.")
-    preset: str | None = said(None, "Settings to begin with; the experiment's by default.")
-    settings: dict[str, Any] = said({}, "Parameters of the method; lists are swept.")
-    cohorts: list[str] | None = said(
-        None, "Only these cohorts are predicted by it; all by default.", min_length=1
+    label: str | None = Field(None, description="What tables call it.")
+    group: str = Field("", description="Rows of one group stand together between rules.")
+    preset: str | None = Field(
+        None, description="Settings to begin with; the experiment's by default."
+    )
+    settings: dict[str, Any] = Field({}, description="Parameters of the method; lists are swept.")
+    cohorts: list[str] | None = Field(
+        None, min_length=1, description="Only these cohorts are predicted by it; all by default."
     )
     permutations: int = Field(
         0, ge=0, description="Retrain with this many region permutations as the null."
     )
-    scope: Literal["all", "train_folds", "other_people", "not stated"] = said(
-        "not stated", "Of `features`: whether whatever made them had seen the tested participants."
+    scope: Literal["all", "train_folds", "other_people", "not stated"] = Field(
+        "not stated",
+        description="Of `features`: whether whatever made them had seen the tested participants.",
     )
 
     @model_validator(mode="after")
-    def _one_source(self) -> MethodConfig:
+    def _one_origin(self) -> MethodConfig:
         if (self.method is None) == (self.features is None):
             raise ValueError("give either `method` or `features`")
         return self
@@ -114,18 +124,25 @@ class MethodConfig(_Strict):
         return self.label or self.method or Path(str(self.features)).stem
 
     def variants(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Every combination of the listed settings: what was swept, and all settings.
+        """List every combination of the settings that are lists.
+
+        Returns
+        -------
+        list of (dict, dict)
+            Of each combination: the settings that were swept, and all settings.
 
         Examples
         --------
-        >>> MethodConfig(method="nerve", settings={"mask_ratio": [0.25, 0.5], "epochs": 9}).variants()[0]
+        >>> entry = MethodConfig(method="nerve", settings={"mask_ratio": [0.25, 0.5], "epochs": 9})
+        >>> entry.variants()[0]
         ({'mask_ratio': 0.25}, {'mask_ratio': 0.25, 'epochs': 9})
         """
-        swept = {name: values for name, values in self.settings.items() if isinstance(values, list)}
-        chosen = [
-            dict(zip(swept, values, strict=True)) for values in itertools.product(*swept.values())
-        ]
-        return [(one, self.settings | one) for one in chosen]
+        lists = {name: values for name, values in self.settings.items() if isinstance(values, list)}
+        variants = []
+        for values in itertools.product(*lists.values()):
+            swept = dict(zip(lists, values, strict=True))
+            variants.append((swept, self.settings | swept))
+        return variants
 
 
 class SlurmConfig(_Strict):
@@ -142,7 +159,7 @@ class SlurmConfig(_Strict):
     requeue: int = Field(
         20, ge=0, description="How often a job that ran out of time may be requeued."
     )
-    extra: dict[str, Any] = said({}, "Further sbatch parameters.")
+    extra: dict[str, Any] = Field({}, description="Further sbatch parameters.")
 
 
 class ExperimentConfig(_Strict):
@@ -150,63 +167,81 @@ class ExperimentConfig(_Strict):
 
     name: str = "experiment"
     title: str = ""
-    kind: Literal["experiment", "evaluation"] = said(
-        "experiment", "Which command has made the file."
+    kind: Literal["experiment", "evaluation"] = Field(
+        "experiment", description="Which command has made the file."
     )
-    layout: Literal["methods", "tokenizers", "parcellations"] = said(
-        "methods", "The paper's table to print."
+    layout: Literal["methods", "tokenizers", "parcellations"] = Field(
+        "methods", description="The paper's table to print."
     )
-    parcellation: str | None = said(
-        None, "Order of regions for all cohorts, by label; that of the first by default."
+    parcellation: str | None = Field(
+        None,
+        description="Order of regions for all cohorts, by label; that of the first by default.",
     )
-    preset: str = said(
-        "small", "Preset of methods that name none; every method knows small and paper."
+    preset: str = Field(
+        "small",
+        description="Preset of methods that name none; every method knows small and paper.",
     )
     device: Device = "auto"
-    interpret: bool = said(
-        False, "Maps of the last NERVE row: weights, attention, patch importance."
+    interpret: bool = Field(
+        False, description="Maps of the last NERVE row: weights, attention, patch importance."
     )
     seeds: list[Seed] = Field([0], min_length=1, description="Of training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
-    protocol: dict[str, Any] = said(
-        {}, "Fields of the protocol, over those of the paper: `nerve.Protocol`."
+    protocol: dict[str, Any] = Field(
+        {}, description="Fields of the protocol, over those of the paper: `nerve.Protocol`."
     )
     slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")
-    def _cohorts_have_names(self) -> ExperimentConfig:
+    def _known_cohorts(self) -> ExperimentConfig:
+        """Refuse names of cohorts that are no folder names, and names of cohorts not listed."""
         for name in self.cohorts:  # simulated ones become folders of that name
-            if (
-                not name.strip()
-                or name in (".", "..")
-                or len(name) > 100
-                or not set(name).isdisjoint("/\\\0\n\r\t")
-            ):
+            is_folder_name = (
+                bool(name.strip())
+                and name not in (".", "..")
+                and len(name) <= 100
+                and set(name).isdisjoint("/\\\0\n\r\t")
+            )
+            if not is_folder_name:
                 raise ValueError(
                     f"a cohort is called {brief(name)}, expected a short name without slashes"
                 )
-        unknown = {
-            name for entry in self.methods for name in entry.cohorts or ()
-        } - self.cohorts.keys()
+        named: set[str] = set()
+        for entry in self.methods:
+            named.update(entry.cohorts or ())
+        unknown = named - self.cohorts.keys()
         if unknown:
             raise ValueError(
                 f"a method names cohorts {brief(sorted(unknown))}, known are {listed(self.cohorts)}"
             )
         for name, cohort in self.cohorts.items():
-            other = self.cohorts.get(str(cohort.train_on))
-            if cohort.train_on is not None and (other is None or other.train_on is not None):
+            if cohort.train_on is None:
+                continue
+            trained_on = self.cohorts.get(cohort.train_on)
+            if trained_on is None or trained_on.train_on is not None:
                 raise ValueError(
-                    f"train_on of cohort {brief(name)} is {brief(cohort.train_on)}, expected another cohort of the "
-                    "file that is not itself trained elsewhere"
+                    f"train_on of cohort {brief(name)} is {brief(cohort.train_on)}, expected "
+                    "another cohort of the file that is not itself trained elsewhere"
                 )
         return self
 
     def protocol_of(self, cohort: str) -> Protocol:
-        """How a cohort is evaluated: the paper's protocol, changed by the file, changed for the cohort."""
-        where = f"cohort {cohort!r}"
-        given = known_fields({**self.protocol, **self.cohorts[cohort].protocol}, where)
-        return validated(Protocol, {**PAPER_PROTOCOL, **given}, where)
+        """Return the protocol of a cohort.
+
+        Parameters
+        ----------
+        cohort : str
+            One of the names in `cohorts`.
+
+        Returns
+        -------
+        Protocol
+            That of the paper, changed by the file, changed for the cohort.
+        """
+        place = f"cohort {cohort!r}"
+        changes = known_fields({**self.protocol, **self.cohorts[cohort].protocol}, place)
+        return validate(Protocol, {**PAPER_PROTOCOL, **changes}, place)
 
 
 _PARTS: dict[str, type[BaseModel]] = {
@@ -217,15 +252,37 @@ _PARTS: dict[str, type[BaseModel]] = {
 
 
 def config_path(name: str | os.PathLike[str]) -> Path:
-    """The file of an experiment: a path, or the name of one that comes with the package (``table1_main``)."""
+    """Find the file of an experiment.
+
+    Parameters
+    ----------
+    name : path
+        A file, or the name of one that comes with the package (``table1_main``).
+
+    Returns
+    -------
+    Path
+        The file; it need not exist.
+    """
     packaged = Path(str(files("nerve") / "configs" / f"{name}.yaml"))
     return packaged if not Path(name).exists() and packaged.is_file() else Path(name)
 
 
 def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
-    """Read an experiment file; every mistake is one sentence with its place in the file."""
+    """Read an experiment file.
+
+    Parameters
+    ----------
+    path : path
+        A file, or the name of one that comes with the package.
+
+    Returns
+    -------
+    ExperimentConfig
+        Checked: every mistake is a `NerveError` with its place in the file.
+    """
     path = config_path(path)
-    config = validated(ExperimentConfig, read_yaml(path), path)
+    config = validate(ExperimentConfig, read_yaml(path), path)
     known_fields(config.protocol, f"{path}: protocol")
     for name in config.cohorts:
         config.protocol_of(name)
@@ -233,43 +290,71 @@ def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
     return config
 
 
-def validated(model: type[Model], content: Any, where: object) -> Model:
-    """Content checked against a model; the first mistake becomes a sentence, with the nearest known name."""
+def validate(model: type[Model], content: Any, place: object) -> Model:
+    """Check content against a model.
+
+    Parameters
+    ----------
+    model : type
+        A pydantic model or a dataclass.
+    content : object
+        What was read.
+    place : object
+        Where it was read, for the error.
+
+    Returns
+    -------
+    object
+        An instance of `model`. The first mistake is a `NerveError`, with the nearest known name.
+    """
     try:
         return TypeAdapter(model).validate_python(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = list(_PARTS.get(str(first["loc"][0]), ExperimentConfig).model_fields)
-            raise NerveError(
-                f"{where}: there is no setting {place!r}, expected one of {listed(known, most=30)}."
-                f"{did_you_mean(str(first['loc'][-1]), known)}"
-            ) from None
-        message = first["msg"].removeprefix("Value error, ").rstrip(".")
-        came = (
-            ""
-            if first["type"] in ("missing", "value_error")
-            else f" (it is {brief(first['input'])})"
+        mistake = error.errors()[0]
+    setting = ".".join(str(part) for part in mistake["loc"])
+    if mistake["type"] == "extra_forbidden":
+        known = list(_PARTS.get(str(mistake["loc"][0]), ExperimentConfig).model_fields)
+        raise NerveError(
+            f"{place}: there is no setting {setting!r}, expected one of {listed(known, most=30)}."
+            f"{did_you_mean(str(mistake['loc'][-1]), known)}"
         )
-        raise NerveError(f"{where}: {f'{place}: ' if place else ''}{message}{came}.") from None
+    where = f"{place}: {setting}" if setting else f"{place}"
+    message = mistake["msg"].removeprefix("Value error, ").rstrip(".")
+    if mistake["type"] not in ("missing", "value_error"):
+        message += f" (it is {brief(mistake['input'])})"
+    raise NerveError(f"{where}: {message}.")
 
 
 def check_methods(
-    config: ExperimentConfig, where: object, parcellation: Parcellation | None = None
+    config: ExperimentConfig, place: object, parcellation: Parcellation | None = None
 ) -> None:
-    """Refuse methods that do not exist and settings that they do not know, or cannot have for these regions."""
-    common: dict[str, Any] = {
-        "seed": config.seeds[0],
-        "device": config.device,
-        "parcellation": parcellation,
-    }
+    """Refuse methods that do not exist, and settings that they do not know.
+
+    Parameters
+    ----------
+    config : ExperimentConfig
+        Whose methods are checked.
+    place : object
+        Where they are written, for the error.
+    parcellation : Parcellation, optional
+        With it, settings that are not possible for these regions are refused too.
+    """
     for number, entry in enumerate(config.methods):
-        place = f"{where}: methods.{number} ({entry.name})"
-        if nothing := [name for name, values in entry.settings.items() if values == []]:
-            raise NerveError(f"{place}: {nothing[0]} is an empty list, expected values to try.")
-        for _, settings in entry.variants() if entry.method is not None else ():
+        entry_place = f"{place}: methods.{number} ({entry.name})"
+        for name, values in entry.settings.items():
+            if values == []:
+                raise NerveError(f"{entry_place}: {name} is an empty list, expected values to try.")
+        if entry.method is None:
+            continue
+        for _, settings in entry.variants():
             try:
-                make_method(str(entry.method), entry.preset or config.preset, settings, **common)
+                make_method(
+                    entry.method,
+                    entry.preset or config.preset,
+                    settings,
+                    seed=config.seeds[0],
+                    device=config.device,
+                    parcellation=parcellation,
+                )
             except NerveError as error:
-                raise NerveError(f"{place}: {error}") from None
+                raise NerveError(f"{entry_place}: {error}") from None

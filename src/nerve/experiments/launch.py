@@ -1,7 +1,7 @@
-"""Runs on this machine's cores or on a SLURM cluster: the same tasks through both, each recorded however it ends.
+"""Runs are done: on this machine's cores or on a SLURM cluster, and each is recorded when it ends.
 
-Nothing is handed over but the experiment's folder and the id of a run; a worker finds the rest there, and says through
-the manifest how it ended. So a launcher may die at any moment: whoever starts it again goes on.
+A worker is given the experiment's folder and the id of a run; it finds the rest there, and writes
+the manifest of the run. So a launcher may be killed at any moment: the next one goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from joblib import delayed
 
@@ -22,64 +22,77 @@ from nerve._utils.errors import MissingInput, NerveError, NerveWarning, one_of
 from nerve._utils.files import claim, write_json, write_text
 from nerve._utils.privacy import Identifiers
 from nerve._utils.workers import TerminatedWorkerError, worker_processes
-from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, Store, versions
-from nerve.experiments.work import Task
-from nerve.experiments.workspace import Workspace
+from nerve.experiments.fingerprints import package_versions
+from nerve.experiments.run_store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, RunStore
+from nerve.experiments.tasks import Task
+
+if TYPE_CHECKING:
+    from nerve.experiments.experiment import Experiment
 
 LAUNCHERS = ("local", "slurm")
-KILLED = "The worker process was ended from outside (is memory short?). Try fewer with --jobs."
-MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
-Report = Callable[[Task, str], None]
+StatusCallback = Callable[[Task, str], None]
+
+_KILLED = "The worker process was ended from outside (is memory short?). Try fewer with --jobs."
+# more processes than this are not faster, and each holds a torch of its own
+_MOST_JOBS_PER_CORE = 4
 
 
-def nothing(task: Task, status: str) -> None:
-    """Tell of no run."""
+def ignore_status(task: Task, status: str) -> None:
+    """Show nothing of a run."""
 
 
 def launch(
-    workspace: Workspace, launcher: str = "local", jobs: int | None = None, tell: Report = nothing
+    experiment: Experiment,
+    launcher: str = "local",
+    jobs: int | None = None,
+    on_status: StatusCallback = ignore_status,
 ) -> None:
-    """Do every run that is not done: first those that need no other, then those that need them."""
+    """Do every run that is not done: first those that need no other, then those that need them.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Whose runs are done.
+    launcher : str
+        One of `LAUNCHERS`.
+    jobs : int, optional
+        Runs at a time on this machine; one per core or graphics card by default.
+    on_status : callable
+        Called with a task and its status whenever a run begins or ends.
+    """
     one_of("launcher", launcher, LAUNCHERS)
-    for later in (False, True):
-        wave = [task for task in workspace.plan.unique if bool(task.needs) == later]
-        todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
-        while todo:
+    store = experiment.store
+    for needs_others in (False, True):
+        wave = []
+        for task in experiment.plan.unique_tasks:
+            if bool(task.needs) == needs_others:
+                wave.append(task)
+        remaining = [task for task in wave if store.status(task.id) not in (DONE, UNAVAILABLE)]
+        while remaining:
             if launcher == "slurm":
-                _on_slurm(workspace, todo, tell)
+                _run_on_slurm(experiment, remaining, on_status)
             else:
-                _on_this_machine(workspace, todo, jobs or default_jobs(), tell)
-            while any(
-                workspace.store.status(task.id) == RUNNING for task in wave
-            ):  # another process is at it
+                _run_here(experiment, remaining, jobs or default_jobs(), on_status)
+            # another process may be at some of them; if it is killed, they are ours
+            while any(store.status(task.id) == RUNNING for task in wave):
                 time.sleep(0.5)
-            todo = [
-                task for task in wave if workspace.store.status(task.id) == WAITING
-            ]  # it was killed: ours now
+            remaining = [task for task in wave if store.status(task.id) == WAITING]
 
 
 def default_jobs() -> int:
     """One run per graphics card, or one per core."""
-    return len(_cards()) or usable_cores()
+    return len(_usable_cards()) or usable_cores()
 
 
-def _cards() -> list[str]:
-    """The graphics cards that may be used, as the system names them."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return []
-    chosen = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
-    return chosen or [str(card) for card in range(torch.cuda.device_count())]
-
-
-def work(folder: str, run_id: str, threads: int = 0, cards: tuple[str, ...] = ()) -> str:
-    """What a worker does: open the experiment, find the run, do it.
+def run_by_id(folder: str, run_id: str, threads: int = 0, cards: tuple[str, ...] = ()) -> str:
+    """Do one run of an experiment: what a worker process is asked for.
 
     Parameters
     ----------
-    folder, run_id : str
-        The experiment, and which of its runs.
+    folder : str
+        Of the experiment.
+    run_id : str
+        Which of its runs.
     threads : int
         Threads of torch; 0 leaves their number as it is.
     cards : tuple of str
@@ -91,209 +104,255 @@ def work(folder: str, run_id: str, threads: int = 0, cards: tuple[str, ...] = ()
         The status of the run.
     """
     if cards:
-        _claim_card(folder, cards)
+        _hold_card(folder, cards)
     import torch
+
+    # experiments import this module
+    from nerve.experiments.experiment import Experiment
 
     if threads:
         torch.set_num_threads(threads)
-    workspace = Workspace.open(folder)
-    task = next((task for task in workspace.plan.unique if task.id == run_id), None)
-    if task is None:
-        raise NerveError(
-            f"{folder}: has no run {run_id}. Its config was changed: start the experiment again."
-        )
-    return run_task(workspace, task)
+    experiment = Experiment.open(folder)
+    for task in experiment.plan.unique_tasks:
+        if task.id == run_id:
+            return run_task(experiment, task)
+    raise NerveError(
+        f"{folder}: has no run {run_id}. Its config was changed: start the experiment again."
+    )
 
 
-def run_task(workspace: Workspace, task: Task) -> str:
-    """Do one run unless it is done or another process is at it; returns its status.
+def run_task(experiment: Experiment, task: Task) -> str:
+    """Do one run unless it is done or another process is at it.
 
-    A failure is recorded with its reason and raised no further. A stop (Ctrl-C, SIGTERM) is passed on: what was
-    checkpointed is used when the run is started again.
+    A failure is recorded with its reason and raised no further. A stop (Ctrl-C, SIGTERM) is passed
+    on: what was checkpointed is used when the run is started again.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Which the run is of.
+    task : Task
+        What to do.
+
+    Returns
+    -------
+    str
+        The status of the run.
     """
-    store = workspace.store
-    with store.lock(task.id) as mine:
-        if not mine:
+    store = experiment.store
+    with store.lock(task.id) as is_ours:
+        if not is_ours:
             return RUNNING
         ended = store.manifest(task.id)
         if ended is not None and ended["status"] in (DONE, UNAVAILABLE):
             return str(ended["status"])
-        folder, record = claim(store.run_folder(task.id)), _described(task)
-        write_json(folder / "task.json", record)
-        wall, cpu = time.perf_counter(), time.process_time()
-        with warnings.catch_warnings(record=True) as shown:
+        folder = claim(store.run_folder(task.id))
+        manifest = _task_record(task)
+        write_json(folder / "task.json", manifest)
+        wall_start = time.perf_counter()
+        cpu_start = time.process_time()
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", NerveWarning)
             try:
-                task.check_inputs(workspace)
-                record["result"] = task.run(workspace, folder)
-                task.check_inputs(workspace)  # they may have been changed while it ran
-                record["status"] = DONE
+                task.check_inputs(experiment)
+                manifest["result"] = task.run(experiment, folder)
+                task.check_inputs(experiment)  # they may have been changed while it ran
+                manifest["status"] = DONE
             except NerveError as error:
-                record["status"] = UNAVAILABLE if isinstance(error, MissingInput) else FAILED
-                record["reason"] = str(error)
-            except (
-                Exception
-            ) as error:  # a fault of ours or of the machine: recorded, the others go on
-                record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
-                write_text(
-                    folder / "error.txt", Identifiers([]).removed_from(traceback.format_exc())
-                )
-        record["seconds"] = round(time.perf_counter() - wall, 3)
-        record["cpu_seconds"] = round(time.process_time() - cpu, 3)
-        record["warnings"] = sorted(
-            {str(w.message) for w in shown if issubclass(w.category, NerveWarning)}
-        )
-        store.write_manifest(task.id, record | {"versions": versions()})
-        return str(record["status"])
+                manifest["status"] = UNAVAILABLE if isinstance(error, MissingInput) else FAILED
+                manifest["reason"] = str(error)
+            # an error of ours or of the machine is recorded, and the other runs go on
+            except Exception as error:
+                manifest["status"] = FAILED
+                manifest["reason"] = f"{type(error).__name__}: {error}"
+                text = Identifiers([]).removed_from(traceback.format_exc())
+                write_text(folder / "error.txt", text)
+        manifest["seconds"] = round(time.perf_counter() - wall_start, 3)
+        manifest["cpu_seconds"] = round(time.process_time() - cpu_start, 3)
+        ours = [warning for warning in caught if issubclass(warning.category, NerveWarning)]
+        manifest["warnings"] = sorted({str(warning.message) for warning in ours})
+        manifest["versions"] = package_versions()
+        store.write_manifest(task.id, manifest)
+        return str(manifest["status"])
 
 
-def _described(task: Task) -> dict[str, Any]:
+def _task_record(task: Task) -> dict[str, Any]:
     """What a run is, for its folder."""
-    names = ("id", "kind", "label", "cohort")
-    return {name: getattr(task, name) for name in names} | {
+    return {
+        "id": task.id,
+        "kind": task.kind,
+        "label": task.label,
+        "cohort": task.cohort,
         "line": task.row.line,
         "key": task.key(),
     }
 
 
-@functools.cache
-def _claim_card(folder: str, cards: tuple[str, ...]) -> ExitStack:
-    """Compute on a graphics card that no other worker of the experiment holds, until this process ends.
+def _record_death(experiment: Experiment, task: Task, reason: str) -> None:
+    """Write the manifest of a run whose worker was killed before it could."""
+    if experiment.store.status(task.id) == WAITING:
+        manifest = _task_record(task) | {"status": FAILED, "reason": reason}
+        experiment.store.write_manifest(task.id, manifest)
 
-    Where there are more workers than cards, they share them.
+
+# ---- on this machine
+
+
+def _run_here(
+    experiment: Experiment, tasks: Sequence[Task], jobs: int, on_status: StatusCallback
+) -> None:
+    """Do runs in processes that share the cores; with one job, in this process.
+
+    When a worker is killed, joblib ends the others too. Runs that were under way are done again,
+    each by itself: the one that fails then is the one whose worker is killed. Runs that had not
+    begun are left waiting.
     """
-    store, claims = Store(folder), ExitStack()
-    card = cards[os.getpid() % len(cards)]
-    for candidate in cards:
-        if claims.enter_context(store.lock(f"card-{candidate}")):
-            card = candidate
-            break
-    os.environ["CUDA_VISIBLE_DEVICES"] = card  # torch reads it when it first uses a card
-    return claims
-
-
-def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report) -> None:
-    """Processes that share the cores; with one job, this process itself.
-
-    When a worker is killed, joblib ends the others too. Whatever was under way is done again, each run by itself: the
-    run that fails is then the one whose worker is killed. Runs that had not begun are left waiting.
-    """
-    jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
+    jobs = max(1, min(jobs, len(tasks), _MOST_JOBS_PER_CORE * usable_cores()))
     if jobs == 1:
         for task in tasks:
-            tell(task, RUNNING)
-            tell(task, run_task(workspace, task))
+            on_status(task, RUNNING)
+            on_status(task, run_task(experiment, task))
         return
     try:
-        _in_workers(workspace, tasks, jobs, tell)
+        _run_in_workers(experiment, tasks, jobs, on_status)
     except TerminatedWorkerError:
-        # workers take the runs in order, so that those under way are the first that have not ended
-        unfinished = [task for task in tasks if workspace.store.status(task.id) == WAITING]
+        # workers take the runs in order: those under way are the first that have not ended
+        unfinished = [task for task in tasks if experiment.store.status(task.id) == WAITING]
         for task in unfinished[:jobs]:
             try:
-                _in_workers(workspace, [task], jobs, tell)
+                _run_in_workers(experiment, [task], jobs, on_status)
             except TerminatedWorkerError:
-                _record_death(workspace, task, KILLED)
-                tell(task, workspace.store.status(task.id))
+                _record_death(experiment, task, _KILLED)
+                on_status(task, experiment.store.status(task.id))
 
 
-def _in_workers(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report) -> None:
+def _run_in_workers(
+    experiment: Experiment, tasks: Sequence[Task], jobs: int, on_status: StatusCallback
+) -> None:
     """Do runs in `jobs` processes; raises `TerminatedWorkerError` when one of these is killed."""
     threads = threads_per_process(jobs)
-    folder, cards = str(workspace.folder), tuple(_cards())
+    folder = str(experiment.folder)
+    cards = tuple(_usable_cards())
+    task_of = {task.id: task for task in tasks}
 
     def calls() -> Iterator[Any]:
         for task in tasks:
-            tell(task, RUNNING)  # joblib asks for the next call when a worker is free
-            yield delayed(_work_in_process)(folder, task.id, threads, cards)
+            on_status(task, RUNNING)  # joblib asks for the next call when a worker is free
+            yield delayed(_run_in_worker)(folder, task.id, threads, cards)
 
     with worker_processes(
         jobs, threads, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs
     ) as parallel:
         for run_id, fault in parallel(calls()):
-            task = next(task for task in tasks if task.id == run_id)
             if fault:
-                _record_death(workspace, task, f"The worker process ended: {fault}")
-            tell(task, workspace.store.status(task.id))
+                _record_death(experiment, task_of[run_id], f"The worker process ended: {fault}")
+            on_status(task_of[run_id], experiment.store.status(run_id))
 
 
-def _work_in_process(
+def _run_in_worker(
     folder: str, run_id: str, threads: int, cards: tuple[str, ...]
 ) -> tuple[str, str]:
     """The run that has ended, and what went wrong before its end could be recorded."""
     try:
-        work(folder, run_id, threads, cards)
+        run_by_id(folder, run_id, threads, cards)
     except Exception as error:
         return run_id, f"{type(error).__name__}: {error}"
     return run_id, ""
 
 
-def _record_death(workspace: Workspace, task: Task, reason: str) -> None:
-    """A worker that was killed (out of memory, say) could not write its own manifest."""
-    if workspace.store.status(task.id) == WAITING:
-        workspace.store.write_manifest(
-            task.id, _described(task) | {"status": FAILED, "reason": reason}
-        )
+def _usable_cards() -> list[str]:
+    """The graphics cards that may be used, as the system names them."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    chosen = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
+    return chosen or [str(card) for card in range(torch.cuda.device_count())]
+
+
+@functools.cache
+def _hold_card(folder: str, cards: tuple[str, ...]) -> ExitStack:
+    """Compute on a graphics card that no other worker of the experiment holds, until the end.
+
+    Where there are more workers than cards, they share them. The cache keeps the lock until this
+    process ends.
+    """
+    store = RunStore(folder)
+    locks = ExitStack()
+    card = cards[os.getpid() % len(cards)]
+    for candidate in cards:
+        if locks.enter_context(store.lock(f"card-{candidate}")):
+            card = candidate
+            break
+    os.environ["CUDA_VISIBLE_DEVICES"] = card  # torch reads it when it first uses a card
+    return locks
+
+
+# ---- on a cluster
 
 
 class SlurmJob:
-    """A run as a SLURM job; when its time is up it is queued again and goes on from its last checkpoint."""
+    """A run as a SLURM job.
 
-    def __call__(self, *given: Any) -> str:
+    When its time is up it is queued again, and goes on from its last checkpoint.
+    """
+
+    def __call__(self, folder: str, run_id: str, threads: int) -> str:
         """Do the run."""
-        return work(*given)
+        return run_by_id(folder, run_id, threads)
 
-    def checkpoint(self, *given: Any) -> Any:
+    def checkpoint(self, folder: str, run_id: str, threads: int) -> Any:
         """Called by submitit when the time limit is near or the job is preempted."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self, *given)
+        return DelayedSubmission(self, folder, run_id, threads)
 
 
-def _on_slurm(workspace: Workspace, tasks: Sequence[Task], tell: Report) -> None:
-    executor = slurm_executor(workspace)
-    folder, threads = str(workspace.folder.resolve()), workspace.config.slurm.cpus
+def _run_on_slurm(experiment: Experiment, tasks: Sequence[Task], on_status: StatusCallback) -> None:
+    """Submit runs as an array of jobs, and wait for all of them."""
+    executor = slurm_executor(experiment)
+    folder = str(experiment.folder.resolve())
+    threads = experiment.config.slurm.cpus
     with executor.batch():
-        jobs = {task.id: executor.submit(SlurmJob(), folder, task.id, threads) for task in tasks}
+        jobs = [executor.submit(SlurmJob(), folder, task.id, threads) for task in tasks]
     for task in tasks:
-        tell(task, WAITING)
-    for task in tasks:
+        on_status(task, WAITING)
+    for task, job in zip(tasks, jobs, strict=True):
         try:
-            jobs[task.id].result()
+            job.result()
         except Exception as error:
-            _record_death(
-                workspace,
-                task,
-                f"The worker process ended: {type(error).__name__}: {error}".strip(),
-            )
-        tell(task, workspace.store.status(task.id))
+            reason = f"The worker process ended: {type(error).__name__}: {error}".strip()
+            _record_death(experiment, task, reason)
+        on_status(task, experiment.store.status(task.id))
 
 
-def slurm_executor(workspace: Workspace) -> Any:
-    """submitit's executor with what the config asks of the cluster."""
+def slurm_executor(experiment: Experiment) -> Any:
+    """The executor of submitit, with what the config asks of the cluster."""
     try:
         import submitit
     except ImportError as error:
         raise NerveError("The SLURM launcher needs submitit: pip install submitit.") from error
-    settings, logs = workspace.config.slurm, workspace.folder / "slurm"
+    slurm = experiment.config.slurm
     try:
         executor = submitit.AutoExecutor(
-            folder=logs, cluster="slurm", slurm_max_num_timeout=settings.requeue
+            folder=experiment.folder / "slurm",
+            cluster="slurm",
+            slurm_max_num_timeout=slurm.requeue,
         )
     except RuntimeError as error:
         raise NerveError(
             f"SLURM cannot be reached ({error}). Is sbatch on this machine? Use --launcher local."
         ) from error
-    wanted = {
-        "timeout_min": settings.minutes,
-        "cpus_per_task": settings.cpus,
-        "slurm_array_parallelism": settings.array_limit,
-        "slurm_partition": settings.partition,
-        "mem_gb": settings.memory_gb,
-        "gpus_per_node": settings.gpus or None,
-        **{f"slurm_{name}": value for name, value in settings.extra.items()},
+    parameters = {
+        "timeout_min": slurm.minutes,
+        "cpus_per_task": slurm.cpus,
+        "slurm_array_parallelism": slurm.array_limit,
+        "slurm_partition": slurm.partition,
+        "mem_gb": slurm.memory_gb,
+        "gpus_per_node": slurm.gpus or None,
     }
-    executor.update_parameters(
-        name="nerve", **{name: value for name, value in wanted.items() if value is not None}
-    )
+    for name, value in slurm.extra.items():
+        parameters[f"slurm_{name}"] = value
+    chosen = {name: value for name, value in parameters.items() if value is not None}
+    executor.update_parameters(name="nerve", **chosen)
     return executor

@@ -1,4 +1,4 @@
-"""The `Row` of a method, of a trained model and of numbers that the user has given."""
+"""The `Row` of a method, of a trained model and of a table of features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from nerve._utils.errors import NerveError
 from nerve.evaluation.feature_sets import NAMED
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.rows import GIVEN, Row
+from nerve.evaluation.rows import GIVEN, REFERENCE, Row
 from nerve.methods import NAME_OF_CLASS, method_class
 from nerve.methods.base import read_configuration
 from nerve.methods.pretrained import located
@@ -24,7 +24,7 @@ def method_row(
     swept: Mapping[str, Any],
     protocols: Sequence[Protocol] = (),
 ) -> Row:
-    """The row of a method: its settings are those that differ from the preset, and those that were swept.
+    """Describe a method as a row: its settings are those that differ, and those that were swept.
 
     Parameters
     ----------
@@ -35,6 +35,7 @@ def method_row(
     method : estimator
         With these settings, not fitted.
     preset : str
+        Which its settings began with.
     settings : mapping
         What was asked for beside the preset.
     swept : mapping
@@ -45,13 +46,13 @@ def method_row(
     Returns
     -------
     Row
+        Without what an evaluation adds.
     """
     if name in NAMED:
-        differences = {
-            key: value
-            for key, value in settings.items()
-            if any(getattr(protocol, key) != value for protocol in protocols)
-        }
+        differences = {}
+        for key, value in settings.items():
+            if any(getattr(protocol, key) != value for protocol in protocols):
+                differences[key] = value
     else:
         differences = method.differences(method.described_parameters(), preset)
     has_preset = name not in NAMED and method.has_presets()
@@ -70,23 +71,20 @@ def method_row(
     )
 
 
-def is_model(path: str) -> bool:
-    """Whether a path is that of a trained model (folder or archive) rather than of a table."""
-    return Path(path).is_dir() or Path(path).suffix.lower() == ".zip"
-
-
-def given_row(row: str, path: str) -> Row:
-    """The row of a trained model (folder or archive) or of a table of features.
+def file_row(row: str, path: str) -> Row:
+    """Describe a trained model, or a table of features, as a row.
 
     Parameters
     ----------
     row : str
         The id of the row.
     path : str
+        A folder or archive of a model, or a table.
 
     Returns
     -------
     Row
+        Called by the name of the file.
     """
     label = Path(path).stem
     if not is_model(path):
@@ -96,8 +94,8 @@ def given_row(row: str, path: str) -> Row:
     name = NAME_OF_CLASS.get(str(config.get("method")))
     if name is None or not hasattr(method_class(name), "transform"):
         raise NerveError(
-            f"{path}: holds a {config.get('method')}, which was trained on a target, expected an encoder. "
-            "Supervised methods are trained inside each fold: name the method itself."
+            f"{path}: holds a {config.get('method')}, which was trained on a target, expected an "
+            "encoder. Supervised methods are trained inside each fold: name the method itself."
         )
     cls = method_class(name)
     parameters = dict(config.get("parameters") or {})
@@ -115,3 +113,14 @@ def given_row(row: str, path: str) -> Row:
         seed=int(parameters.get("seed") or 0),
         given=True,
     )
+
+
+def is_model(path: str) -> bool:
+    """Whether a path is that of a trained model (folder or archive) rather than of a table."""
+    return Path(path).is_dir() or Path(path).suffix.lower() == ".zip"
+
+
+def citations_of(rows: Sequence[Row]) -> dict[str, str]:
+    """The works to cite, by method; references and the user's own features have none."""
+    methods = dict.fromkeys(row.method for row in rows if row.kind not in (GIVEN, REFERENCE))
+    return {name: method_class(name).citation for name in methods}

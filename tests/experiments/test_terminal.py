@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from nerve._utils.progress import silent
-from nerve.experiments.screen import RunsProgress
-from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE
+from nerve.experiments.run_store import DONE, FAILED, RUNNING, UNAVAILABLE
+from nerve.experiments.terminal import RunsProgress
 
 GOOD = SimpleNamespace(label="encode NERVE")
 BAD = SimpleNamespace(label="probe \x1b[31mraw")

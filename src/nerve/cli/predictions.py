@@ -1,4 +1,4 @@
-"""Commands about results: evaluate, experiment, report, demo."""
+"""Commands about predictions: evaluate, predict, run, experiment, report, demo."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def evaluate(
     features: Annotated[
         str,
         option(
-            "What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, covariates …), "
-            "trained models (folder, archive, name in `nerve models list`), tables with participant_id."
+            "What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, "
+            "covariates …), trained models (folder, archive, name in `nerve models list`), tables "
+            "with participant_id."
         ),
     ] = "raw",
     test: Annotated[
@@ -36,15 +37,19 @@ def evaluate(
 
     Writes the results folder (rows, predictions, scores, comparisons, protocol) and report.html.
 
-    Example: `nerve evaluate cohorts/ucla --features raw,pca,runs/first --targets age,sex --out results/ucla`
+    Example: `nerve evaluate cohorts/ucla --features raw,pca,runs/first --targets age,sex --out
+    results/ucla`
     """
     from nerve.experiments import commands
 
     names = nerve.evaluation.protocol.as_names(features)
-    probe = commands.kept_probe(names, protocol, save_model) if save_model else None
-    commands.evaluate(cohort, names, protocol, out, test=test or [])
-    if save_model and probe:
-        say(f"{probe.fit(nerve.Cohort.load(cohort)).save(save_model)}: `nerve predict` reads it")
+    model = None
+    if save_model:  # refused before anything is computed
+        model = commands.model_to_keep(names, protocol, save_model)
+    commands.run_evaluation(cohort, names, protocol, out, test=test or [])
+    if model is not None and save_model:
+        path = model.fit(nerve.Cohort.load(cohort)).save(save_model)
+        say(f"{path}: `nerve predict` reads it")
 
 
 @app.command()
@@ -53,7 +58,9 @@ def predict(
     cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
     out: Annotated[str, argument("A .tsv: participant_id, target, predicted …")],
 ) -> None:
-    """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
+    """Predict new participants by a probe that was kept.
+
+    Regions are matched by label, covariates by name.
 
     Example: `nerve predict models/age cohorts/new predictions.tsv`
     """
@@ -61,9 +68,9 @@ def predict(
     from nerve.methods.kept_model import predict_file
 
     table = predict_file(probe, cohort, out)
-    say(
-        f"{out}: {counted(table['participant_id'].nunique())}, {counted(table['target'].nunique(), 'target')}"
-    )
+    participants = counted(table["participant_id"].nunique())
+    targets = counted(table["target"].nunique(), "target")
+    say(f"{out}: {participants}, {targets}")
 
 
 @app.command()
@@ -77,21 +84,19 @@ def run(
         str, option("Preset of the pretraining: default, small or paper.")
     ] = "default",
 ) -> None:
-    """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
+    """Check → pretrain → evaluate → interpret → one report.
+
+    Compares raw FC, PCA, tangent space and NERVE on one cohort.
 
     Example: `nerve run cohorts/ucla --targets age,sex --covariates site --out results/ucla`
     """
     from nerve.experiments import commands
     from nerve.methods.pretrained import find_model
 
-    learned = nerve.NERVE.from_preset(preset) if model is None else str(find_model(model))
+    encoder = nerve.NERVE.from_preset(preset) if model is None else str(find_model(model))
     quality = commands.check_usable(cohort)
-    commands.evaluate(cohort, ["raw", "pca", "tangent", learned], protocol, out, quality=quality)
-
-
-def _close(failures: list[str]) -> None:
-    if failures:
-        raise typer.Exit(1)
+    features = ["raw", "pca", "tangent", encoder]
+    commands.run_evaluation(cohort, features, protocol, out, quality=quality)
 
 
 @app.command()
@@ -118,17 +123,20 @@ def experiment(
 
     Example: `nerve experiment configs/table2_tokenizers.yaml --out out/table2 --jobs 2`
     """
-    from nerve.experiments import commands, screen
+    from nerve.experiments import commands, terminal
+    from nerve.experiments.experiment import Experiment
 
     if status is not None:
-        screen.show_status(commands.Experiment.open(status))
+        terminal.show_status(Experiment.open(status))
         return
     if config is None or out is None:
         raise typer.BadParameter("expected CONFIG and --out DIR, or --status DIR")
     if dry_run:
-        commands.plan_only(config, out, rehearse)
-    else:
-        _close(commands.run(config, out, launcher, jobs, rehearse))
+        commands.count_runs(config, out, rehearse)
+        return
+    failures = commands.run_experiment(config, out, launcher, jobs, rehearse)
+    if failures:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -139,15 +147,17 @@ def report(
         option("Folder of a cohort, for figures of its participants; may be repeated."),
     ] = None,
 ) -> None:
-    """Write report.html beside what it reads; nothing outside the folder is opened but what --cohort names.
+    """Write report.html beside what it reads.
+
+    Nothing outside the folder is opened but what --cohort names.
 
     Example: `nerve report out/table2`
     """
     from nerve.report.load import by_name
     from nerve.report.page import write_report
 
-    opened = [nerve.Cohort.load(path) for path in cohort or []]
-    path = write_report(folder, by_name(folder, opened))
+    cohorts = [nerve.Cohort.load(path) for path in cohort or []]
+    path = write_report(folder, by_name(folder, cohorts))
     say(str(path))
 
 
@@ -156,11 +166,13 @@ def demo(
     out: Annotated[str, argument("Folder for everything it makes.")] = "out/demo",
     jobs: Annotated[int | None, option("Runs at a time; one per core by default.", min=1)] = None,
 ) -> None:
-    """Simulated cohorts with a known answer → pretrain → embed → evaluate → report.html, in minutes.
+    """Simulate cohorts with a known answer → pretrain → embed → evaluate → report, in minutes.
 
     Example: `nerve demo out/demo`
     """
     note(f"Simulated cohorts, methods and report will be in {out}.")
     from nerve.experiments import commands
 
-    _close(commands.demo(out, jobs))
+    failures = commands.run_demo(out, jobs)
+    if failures:
+        raise typer.Exit(1)

@@ -1,0 +1,335 @@
+"""`nerve.evaluate`: features and a cohort in, `Results` out.
+
+How one feature set is evaluated on one cohort is the work of `nerve.evaluation`; here every row is
+evaluated on every cohort, and encoders are trained or loaded for it.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nerve._utils.errors import NerveWarning
+from nerve._utils.privacy import for_screen, name_in_results
+from nerve._utils.progress import progress_bar
+from nerve.data.cohort import Cohort
+from nerve.evaluation.evaluate import EvaluatedCohort, Evaluation, combine, evaluate_features
+from nerve.evaluation.feature_sets import (
+    NAMED,
+    FeatureSet,
+    FitInFold,
+    LearnedInFolds,
+    TrainedInFolds,
+    make_feature_set,
+)
+from nerve.evaluation.own_probe import checked_probe, probe_name
+from nerve.evaluation.participants import prepare_participants
+from nerve.evaluation.protocol import Protocol, known_fields
+from nerve.evaluation.results import Results
+from nerve.evaluation.rows import SUPERVISED
+from nerve.evaluation.transfer import prepare_transfer, shared_participants
+from nerve.experiments.encoders import (
+    fit_and_describe,
+    is_trained,
+    keep_description,
+    training_counts,
+)
+from nerve.experiments.fingerprints import code_version, package_versions
+from nerve.experiments.method_rows import citations_of, is_model
+from nerve.experiments.requested_rows import RequestedRow, request_rows
+from nerve.methods import load_method
+from nerve.methods.runs import compared
+
+MODELS = "models"  # in a results folder: what a report shows of encoders
+
+
+def evaluate(
+    features: Any,
+    cohort: Cohort,
+    targets: str | Sequence[str],
+    covariates: str | Sequence[str] = (),
+    *,
+    test: Cohort | None = None,
+    probe: Any = None,
+    **options: Any,
+) -> Results:
+    """Predict each target out of fold, the same folds for every feature set; compare the rows.
+
+    Parameters
+    ----------
+    features : array, DataFrame, path, str, estimator, or a mapping of several
+        (n, d) numbers in the order of the cohort's participants; a table or TSV with
+        `participant_id`, joined by id; the name of a method ("raw", "pca", "tangent", "covariates"
+        …), perhaps with settings ("tangent:recentre=site"), fitted on training folds; a trained
+        model (folder, archive or name); or an estimator with `fit(cohort)` and
+        `transform(cohort)`, or `fit(cohort, y)` and `predict(cohort)`, fitted inside each fold.
+        ``{"NERVE": Z, "raw": "raw"}`` and ``["raw", "pca"]`` give several rows.
+    cohort : Cohort
+        Whose participants are predicted, and trained on.
+    targets : names of columns of the participants table
+        Numbers or classes; of three or more each is predicted against all others. A missing value
+        drops that participant for that target only.
+    covariates : names of columns
+        Regressed from the targets with coefficients of the training fold. Mean framewise
+        displacement is added when the cohort has it (``motion="none"`` leaves it out).
+    test : Cohort, optional
+        Fit everything on `cohort` and predict this one instead, regions matched by label. Arrays
+        of features then hold the participants of `cohort`, followed by those of `test`.
+    probe : estimator, optional
+        What reads the features instead of kernel ridge: any estimator of scikit-learn's kind, a
+        pipeline or `GridSearchCV` too, cloned for every fold and target. A classifier needs classes
+        and no covariates.
+    **options
+        Other fields of `nerve.Protocol`, with its defaults: ``groups`` (a column of families, kept
+        whole in folds), ``site`` (for ``combat=True``, ``leave_site_out=True`` and permutation
+        within sites), ``n_folds``, ``n_repeats``, ``kernel``, ``seed``, ``regress_features``,
+        ``n_permutations``, ``labels`` …
+
+    Returns
+    -------
+    Results
+        `scores` has one row per target and row, with intervals; `predictions`, `comparisons` and
+        more beside it. `save(folder)` writes them.
+
+    Examples
+    --------
+    >>> import nerve
+    >>> cohort = nerve.simulate_cohort(40, parcellation="schaefer100-17", timepoints=60)
+    >>> results = nerve.evaluate(["raw", "pca"], cohort, targets="age", motion="none", n_folds=4)
+    >>> results.scores["row"].tolist()
+    ['raw', 'pca']
+    """
+    fields: dict[str, Any] = {"targets": targets, "covariates": covariates}
+    protocol = Protocol(**fields, **known_fields(options, "evaluate()"))
+    pair = (cohort, None) if test is None else (test, cohort)
+    evaluated = evaluate_rows(request_rows(features, protocol), [pair], protocol, probe=probe)
+    for note in evaluated.notes:
+        warnings.warn(for_screen(note), NerveWarning, stacklevel=2)
+    return evaluated.results
+
+
+@dataclass
+class EvaluatedRows:  # numpydoc ignore=PR02
+    """What `evaluate_rows` gives.
+
+    Parameters
+    ----------
+    results : Results
+        Of all rows and cohorts.
+    cohorts : list of EvaluatedCohort
+        Which the results are of.
+    notes : list of str
+        What the user should be told, with ids.
+    encoders : dict
+        Row → its encoder, where one encoder serves all folds.
+    """
+
+    results: Results
+    cohorts: list[EvaluatedCohort]
+    notes: list[str]
+    encoders: dict[str, Any]
+
+
+def evaluate_rows(
+    rows: Sequence[RequestedRow],
+    pairs: Sequence[tuple[Cohort, Cohort | None]],
+    protocol: Protocol,
+    *,
+    probe: Any = None,
+    title: str = "",
+    command: str = "",
+    folder: Path | None = None,
+) -> EvaluatedRows:
+    """Evaluate every row on every cohort.
+
+    Parameters
+    ----------
+    rows : sequence of RequestedRow
+        What `request_rows` gives.
+    pairs : sequence of (Cohort, Cohort or None)
+        The cohort that is predicted, and the one that is trained on where that is another.
+    protocol : Protocol
+        Of all cohorts.
+    probe : estimator, optional
+        What reads the features instead of kernel ridge.
+    title, command : str
+        What the report says.
+    folder : Path, optional
+        The results folder, where FOLDER/models keeps what a report shows of encoders.
+
+    Returns
+    -------
+    EvaluatedRows
+        Results and what they were made from.
+    """
+    if probe is not None:
+        checked_probe(probe)
+        variant = probe_name(probe)
+        for requested in rows:
+            settings = {**requested.row.settings, "probe": variant}
+            requested.row = replace(requested.row, variant=variant, settings=settings)
+
+    evaluations: list[Evaluation] = []
+    cohorts: list[EvaluatedCohort] = []
+    notes: list[str] = []
+    encoders: dict[str, Any] = {}
+    names: list[str] = []
+    for cohort, trained_on in pairs:
+        name = name_in_results(cohort.name)
+        if name in names:
+            name = f"{name[:90]} {len(names) + 1}"
+        names.append(name)
+        # both cohorts in one, where another is trained on
+        combined = cohort
+        if trained_on is None:
+            participants, resolved = prepare_participants(cohort, protocol)
+        else:
+            combined, participants, resolved = prepare_transfer(trained_on, cohort, protocol)
+        participants = replace(participants, cohort=name)
+        place = _Place(cohort, trained_on, combined, resolved, number=len(cohorts))
+        cohorts.append(EvaluatedCohort(cohort, participants, resolved))
+        notes += participants.notes
+        bar = progress_bar(rows, label="evaluation", unit="feature sets")
+        for row_number, requested in enumerate(bar):
+            start = time.process_time()
+            model_folder = None if folder is None else folder / MODELS / str(row_number)
+            features = _make_features(requested, place, encoders, model_folder)
+            if probe is not None:
+                features.probe = checked_probe(probe)
+            row_protocol = replace(resolved, **requested.settings)
+            if isinstance(features, TrainedInFolds):
+                # a network is trained for each target: permutations and curves would take weeks
+                row_protocol = replace(row_protocol, n_permutations=0, labels=())
+            evaluation = evaluate_features(
+                features,
+                combined,
+                participants,
+                row_protocol,
+                requested.row,
+                predict_site=not _trains_in_folds(features, requested),
+            )
+            evaluation.facts["seconds"] = time.process_time() - start
+            evaluations.append(evaluation)
+            notes += evaluation.facts["notes"]
+
+    about = {
+        "title": title or f"Evaluation of {names[0]}",
+        "kind": "evaluation",
+        "layout": "methods",
+        "command": command,
+        "parcellation": pairs[0][0].parcellation.name,
+        "target_labels": {name: {} for name in names},
+        "citations": citations_of([requested.row for requested in rows]),
+        "seeds": [0],
+        "versions": dict(package_versions()),
+        "code": code_version(),
+        "data": {evaluated.name: evaluated.cohort.fingerprint for evaluated in cohorts},
+    }
+    results = combine(evaluations, cohorts, [requested.row for requested in rows], about)
+    return EvaluatedRows(results, cohorts, list(dict.fromkeys(notes)), encoders)
+
+
+@dataclass
+class _Place:
+    """Where a row is evaluated."""
+
+    cohort: Cohort  # whose participants are tested
+    trained_on: Cohort | None  # where that is another one
+    combined: Cohort  # the cohort behind the one that is trained on; without one, the cohort
+    protocol: Protocol
+    number: int
+
+
+def _make_features(
+    requested: RequestedRow, place: _Place, encoders: dict[str, Any], folder: Path | None
+) -> FeatureSet:
+    """What a row predicts from on one cohort.
+
+    An encoder that serves all folds is made once, and kept in `encoders` for the other cohorts.
+    """
+    name = requested.row.row
+    if requested.make is None:
+        if isinstance(requested.value, str) and is_model(requested.value):
+            return _features_of_model(requested, place, encoders, folder)
+        return make_feature_set(requested.value, place.combined, name)
+
+    make = requested.make
+    if requested.value in NAMED:
+        return NAMED[requested.value](name)
+    if requested.row.kind == SUPERVISED:
+        network = TrainedInFolds(name)
+        network.estimator = FitInFold(network, make)
+        return network
+    method = make()
+    # With the means of all participants, those of a site sum to zero: a tested participant could
+    # be computed from the others. So means are learned inside each fold.
+    if place.protocol.pretrain_scope == "train_folds" or getattr(method, "recentre", None):
+        in_folds = LearnedInFolds(name, fit=lambda training: make().fit(training))
+        if place.trained_on is not None:
+            in_folds.trained_on = {place.trained_on.name: len(place.trained_on)}
+        return in_folds
+
+    training = place.cohort if place.trained_on is None else place.trained_on
+    if name not in encoders:
+        encoders[name] = fit_and_describe(method, [training], folder, requested.row)
+    encoder = encoders[name]
+    scope = "all"
+    if place.trained_on is not None:
+        scope = _scope_by_matrices(place.cohort, training)
+    features = make_feature_set(encoder.transform(place.combined), place.combined, name, scope)
+    features.trained_on = {training.name: len(training)}
+    features.adapted = encoder.adapted_
+    return features
+
+
+def _features_of_model(
+    requested: RequestedRow, place: _Place, encoders: dict[str, Any], folder: Path | None
+) -> FeatureSet:
+    """The cohort, embedded by a trained model of the user's."""
+    name = requested.row.row
+    if name not in encoders:
+        encoders[name] = load_method(requested.value, device="auto")
+        if folder is not None:
+            keep_description(requested.value, encoders[name], folder)
+    encoder = encoders[name]
+    if hasattr(encoder, "likeness"):
+        likeness = compared(encoder, place.combined)
+        if folder is not None:
+            likeness_folder = folder / "likeness" / str(place.number)
+            likeness_folder.mkdir(parents=True, exist_ok=True)
+            likeness.save(likeness_folder)
+    scope = _scope_of_model(encoder, place.cohort, place.trained_on)
+    features = make_feature_set(encoder.transform(place.combined), place.combined, name, scope)
+    features.trained_on = training_counts(encoder)
+    features.adapted = encoder.adapted_
+    return features
+
+
+def _trains_in_folds(features: FeatureSet, requested: RequestedRow) -> bool:
+    """Whether an encoder is trained in each fold: a few more folds would take hours."""
+    if not isinstance(features, LearnedInFolds):
+        return False
+    return requested.make is None or is_trained(requested.make())
+
+
+def _scope_of_model(model: Any, cohort: Cohort, trained_on: Cohort | None) -> str:
+    """Which tested participants a model has seen; "not stated" where that is not known."""
+    if model.trained_on_all_of(cohort):
+        return "all"
+    # of several cohorts, another may hold the tested participants
+    is_of_one_cohort = len(model.data_.get("fc", ())) == 1
+    if trained_on is not None and is_of_one_cohort and model.trained_on_all_of(trained_on):
+        return _scope_by_matrices(cohort, trained_on)
+    return "not stated"
+
+
+def _scope_by_matrices(cohort: Cohort, trained_on: Cohort) -> str:
+    """Which participants of a cohort are in the one that an encoder was trained on."""
+    is_shared = shared_participants(cohort, trained_on)
+    if is_shared.all():
+        return "all"
+    return "some" if is_shared.any() else "other_people"

@@ -1,0 +1,441 @@
+"""What runs compute.
+
+`EncoderTask` trains an encoder, `ProbeTask` predicts targets from features, `NetworkTask` trains a
+supervised network in each fold. Every task has a key, plain JSON that determines its result, and
+`run`, which writes the result into the folder of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nerve._utils.errors import MissingInput, NerveError
+from nerve._utils.files import read_tsv, write_tsv
+from nerve.data.cohort import Cohort
+from nerve.evaluation.evaluate import Evaluation, evaluate_features
+from nerve.evaluation.feature_sets import (
+    NAMED,
+    FeatureSet,
+    FitInFold,
+    LearnedInFolds,
+    TrainedInFolds,
+    make_feature_set,
+)
+from nerve.evaluation.rows import Row, line_label
+from nerve.experiments.encoders import (
+    can_read,
+    fit_and_describe,
+    fit_and_save,
+    is_trained,
+    keep_description,
+    training_counts,
+    usable_cohorts,
+)
+from nerve.experiments.fingerprints import check_content, fingerprint
+from nerve.experiments.run_store import DONE, UNAVAILABLE
+from nerve.methods import load_method, make_method
+from nerve.methods.runs import compared
+
+if TYPE_CHECKING:
+    from nerve.experiments.experiment import Experiment
+
+_TABLES = ("predictions", "nulls", "curves")
+_NOT_IN_KEY = ("row", "on", "path", "scope")  # how a run is called, and where its files lie
+
+
+@dataclass(frozen=True)
+class Recipe:  # numpydoc ignore=PR02
+    """What is trained: a method with its settings and seed.
+
+    Parameters
+    ----------
+    method : str
+        A name of `METHODS`.
+    preset : str
+        The settings to begin with.
+    settings : mapping
+        Those that differ from the preset.
+    seed : int
+        Of the training.
+    files : mapping
+        Of each setting that names a file, the hash of its content.
+    """
+
+    method: str
+    preset: str
+    settings: Mapping[str, Any]
+    seed: int
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def make(self, device: str = "cpu") -> Any:
+        """Make the estimator, not fitted.
+
+        Parameters
+        ----------
+        device : str
+            Where it is to be trained.
+
+        Returns
+        -------
+        estimator
+            Files that its settings name are still those that were planned with.
+        """
+        for name, content in self.files.items():
+            check_content(self.settings[name], content)
+        return make_method(self.method, self.preset, self.settings, seed=self.seed, device=device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:  # numpydoc ignore=PR02
+    """One run: what it does, and the row of the tables that it is for.
+
+    The fields that a subclass adds determine the result too.
+
+    Parameters
+    ----------
+    row : Row
+        What it is for.
+    on : mapping
+        The data, the protocol and the code, as they enter the key.
+    cohort : str
+        Whose targets it predicts; none for the training of an encoder.
+    target : str
+        The one target that it is about, if it is about one.
+    needs : tuple of str
+        Ids of runs that must be done before.
+    """
+
+    kind: ClassVar[str]
+    row: Row
+    on: Mapping[str, Any]
+    cohort: str = ""
+    target: str = ""
+    needs: tuple[str, ...] = ()
+
+    def key(self) -> dict[str, Any]:
+        """What determines the result; how the run is called is no part of it."""
+        fields = {name: value for name, value in asdict(self).items() if name not in _NOT_IN_KEY}
+        return {"kind": self.kind, **fields, **self.on}
+
+    def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
+        """Compute, and write into the folder of the run.
+
+        Parameters
+        ----------
+        experiment : Experiment
+            Which the run is of.
+        folder : Path
+            Of the run.
+
+        Returns
+        -------
+        dict
+            What the manifest records of the result.
+        """
+        raise NotImplementedError
+
+    def check_inputs(self, experiment: Experiment) -> None:
+        """Refuse if code or data are no longer those of the key; called before and after `run`."""
+        experiment.check_code()
+        for name in self.cohorts:
+            experiment.check_cohort(name)
+
+    @property
+    def cohorts(self) -> list[str]:
+        """The cohorts that are read."""
+        return [self.cohort] if self.cohort else list(self.on["pretrained_on"])
+
+    @cached_property
+    def id(self) -> str:
+        """The fingerprint of the key."""
+        return fingerprint(self.key())
+
+    @property
+    def label(self) -> str:
+        """What progress and status call it."""
+        seed = f"seed {self.row.seed}" if self.row.seed else ""
+        parts = [line_label(self.row, most=3), seed, self.cohort, self.target]
+        return f"{self.kind} " + " · ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderTask(Task):
+    """Trains an encoder, without labels, on the pooled cohorts, from its last checkpoint on."""
+
+    kind: ClassVar[str] = "encode"
+    recipe: Recipe
+
+    def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
+        """Train, save, and describe for the report."""
+        cohorts = [experiment.cohort(name) for name in self.on["pretrained_on"]]
+        encoder = self.recipe.make(experiment.config.device)
+        encoder = fit_and_describe(encoder, cohorts, folder, self.row)
+        usable = usable_cohorts(encoder, cohorts)
+        return {
+            "adapted": encoder.adapted_,
+            "parameters": encoder.parameter_count(encoder.parcellation_),
+            "trained_on": {cohort.name: len(cohort) for cohort in usable},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkTask(Task):
+    """Trains a supervised network inside each fold, for one target."""
+
+    kind: ClassVar[str] = "train"
+    recipe: Recipe
+
+    def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
+        """Train in each fold and predict the participants left out."""
+        cohort, participants, protocol = experiment.prepared(self.cohort)
+        features = TrainedInFolds(self.recipe.method)
+        features.estimator = FitInFold(features, lambda: self.recipe.make(experiment.config.device))
+        # a network is trained for each target: permutations and curves would take weeks
+        protocol = replace(protocol, n_permutations=0, labels=())
+        evaluation = evaluate_features(
+            features,
+            cohort,
+            participants.only(self.target),
+            protocol,
+            self.row,
+            predict_site=False,
+        )
+        return save_evaluation(evaluation, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeTask(Task):
+    """Predicts all targets of a cohort from features, by kernel ridge.
+
+    Subclasses say where the features come from. `settings` change the protocol for this row.
+    """
+
+    kind: ClassVar[str] = "probe"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
+        """What the row predicts from.
+
+        Parameters
+        ----------
+        experiment : Experiment
+            Which the run is of.
+        folder : Path
+            Of the run; what a report shows of an encoder is kept there.
+        cohort : Cohort
+            Behind the cohort that is trained on, where that is another one.
+
+        Returns
+        -------
+        FeatureSet
+            Not prepared.
+        """
+        raise NotImplementedError
+
+    @property
+    def predicts_site(self) -> bool:
+        """Whether the site is predicted too: that is a few more folds."""
+        return True
+
+    def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
+        """Evaluate the features, and write the predictions."""
+        cohort, participants, protocol = experiment.prepared(self.cohort)
+        evaluation = evaluate_features(
+            self.features(experiment, folder, cohort),
+            cohort,
+            participants,
+            replace(protocol, **self.settings),
+            self.row,
+            predict_site=self.predicts_site,
+        )
+        return save_evaluation(evaluation, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedProbe(ProbeTask):
+    """Reads raw FC, its principal components, or covariates."""
+
+    name: str
+
+    def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
+        """Features that the evaluation computes itself."""
+        return NAMED[self.name](self.name)
+
+
+class EncoderProbe(ProbeTask):
+    """Reads the encoder that an `EncoderTask` has trained."""
+
+    def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
+        """The cohort, embedded; embeddings are not kept, they cost little beside the training."""
+        (encoder_id,) = self.needs
+        manifest = experiment.store.manifest(encoder_id)
+        if manifest is None:
+            raise NerveError("Its encoder is not trained: it has not run")
+        if manifest["status"] == UNAVAILABLE:
+            raise MissingInput(manifest["reason"])
+        if manifest["status"] != DONE:
+            raise NerveError(f"Its encoder is not trained: {manifest['reason']}")
+        name = manifest["key"]["recipe"]["method"]
+        # not all of the pool, where a method needs time series
+        trained_on = manifest["result"]["trained_on"]
+        scope = experiment.scope_of(cohort.name, trained_on)
+        run_folder = experiment.store.run_folder(encoder_id)
+        encoder = load_method(run_folder, device=experiment.config.device)
+        features = make_feature_set(encoder.transform(cohort), cohort, name, scope)
+        features.adapted = encoder.adapted_
+        features.trained_on = trained_on
+        return features
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldEncoderProbe(ProbeTask):
+    """Reads encoders that have never seen the test participants of their fold.
+
+    That is `pretrain_scope: train_folds`. Each encoder is trained on training participants and on
+    the other cohorts of the pool, when a fold asks for it, and kept in the folder of the run.
+    """
+
+    recipe: Recipe
+    pool: Mapping[str, Any]
+
+    @property
+    def cohorts(self) -> list[str]:
+        """The one that is predicted, and the others of the pool."""
+        return list(dict.fromkeys([self.cohort, *self.pool["pretrained_on"]]))
+
+    @property
+    def predicts_site(self) -> bool:
+        """Only where an encoder is fitted in seconds rather than hours."""
+        return not is_trained(self.recipe.make())
+
+    def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
+        """Features of which nothing is computed before a fold asks for it."""
+        device = experiment.config.device
+        pool = self.pool["pretrained_on"]
+        # cohorts are equal by fingerprint: one may stand under two names
+        data = experiment.inputs().data[cohort.name]
+
+        def fit(training: Cohort) -> Any:
+            ids = training.participants["participant_id"].tolist()
+            encoder_folder = folder / "encoders" / fingerprint(ids)
+            if (encoder_folder / "config.json").is_file():
+                return load_method(encoder_folder, device=device)
+            pooled = []
+            for name, other_data in pool.items():
+                pooled.append(training if other_data == data else experiment.cohort(name))
+            return fit_and_save(self.recipe.make(device), pooled or [training], encoder_folder)
+
+        features = LearnedInFolds("in folds", fit=fit)
+        method = self.recipe.make()
+        others = [experiment.cohort(name) for name in pool if pool[name] != data]
+        readable = [other for other in others if can_read(method, other)]
+        features.trained_on = {other.name: len(other) for other in readable}
+        if readable:  # beside the training folds, or instead of them
+            scope = experiment.scope_of(cohort.name, features.trained_on)
+            is_pooled = data in pool.values()
+            features.scope = "train_folds" if is_pooled and scope == "other_people" else scope
+        return features
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableProbe(ProbeTask):
+    """Reads a table of the user's own numbers, joined by participant_id."""
+
+    path: str
+    content: str
+    scope: str
+
+    def check_inputs(self, experiment: Experiment) -> None:
+        """Refuse also if the table, or the model, is not the one that was planned with."""
+        super().check_inputs(experiment)
+        check_content(self.path, self.content)
+
+    def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
+        """The rows of the cohort's participants."""
+        return make_feature_set(self.path, cohort, Path(self.path).stem, self.scope)
+
+
+class ModelProbe(TableProbe):
+    """Reads a trained model of the user's: a folder or an archive."""
+
+    def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
+        """The cohort, embedded; what a report shows of the model is kept in the run."""
+        model = load_method(self.path, device=experiment.config.device)
+        keep_description(self.path, model, folder / "model")
+        if hasattr(model, "likeness"):
+            compared(model, cohort).save(folder / "model")
+        scope = self._scope_of(model, experiment, cohort.name)
+        features = make_feature_set(model.transform(cohort), cohort, Path(self.path).stem, scope)
+        features.adapted = model.adapted_
+        features.trained_on = training_counts(model)
+        return features
+
+    def _scope_of(self, model: Any, experiment: Experiment, name: str) -> str:
+        """Whether a model was fitted on the tested participants; else what the file says."""
+        if _is_fitted_on(model, experiment, name):
+            return "all"
+        trained_on = experiment.config.cohorts[name].train_on
+        # of several cohorts, another may hold the tested participants
+        is_of_one_cohort = len(model.data_.get("fc", ())) == 1
+        if trained_on and is_of_one_cohort and _is_fitted_on(model, experiment, trained_on):
+            return experiment.scope_of(name, [trained_on])
+        return self.scope
+
+
+def save_evaluation(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
+    """Write the tables of an evaluation into the folder of its run.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        What a run computed.
+    folder : Path
+        Of the run.
+
+    Returns
+    -------
+    dict
+        Its facts, for the manifest.
+    """
+    for name in _TABLES:
+        table = getattr(evaluation, name)
+        if len(table):
+            write_tsv(folder / f"{name}.tsv", table)
+    return evaluation.facts
+
+
+def load_evaluation(row: Row, cohort: str, folder: Path, facts: dict[str, Any]) -> Evaluation:
+    """Read what `save_evaluation` wrote, for a row that asked for the run.
+
+    Parameters
+    ----------
+    row : Row
+        Which the evaluation is for.
+    cohort : str
+        Whose targets were predicted.
+    folder : Path
+        Of the run.
+    facts : dict
+        From its manifest.
+
+    Returns
+    -------
+    Evaluation
+        As it was saved.
+    """
+    tables = {}
+    for name in _TABLES:
+        path = folder / f"{name}.tsv"
+        if path.is_file():
+            tables[name] = read_tsv(path, dtype={"participant": str, "target": str})
+    return Evaluation(row, cohort, facts=facts, **tables)
+
+
+def _is_fitted_on(model: Any, experiment: Experiment, name: str) -> bool:
+    """Whether a model was fitted on a cohort, reordered for the experiment or as on disk."""
+    cohorts = [experiment.cohort(name), Cohort.load(experiment.cohort_folder(name))]
+    return any(model.trained_on_all_of(cohort) for cohort in cohorts)
