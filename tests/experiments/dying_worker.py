@@ -1,4 +1,4 @@
-"""What the workers of `test_killed_worker` do: a real run, a run that is said to be done, or a kill."""
+"""Workers of `test_killed_worker`: they do a real run, record one as done, or are killed."""
 
 import json
 import os
@@ -9,7 +9,7 @@ DOOMED, REAL = "doomed", "real"
 
 
 def work_or_die(folder, run_id, threads, cards):
-    """Do a real run, say that another is done, or die as often as the file that is named after the run says."""
+    """Do a real run, record another as done, or die as often as the file of the run says."""
     deaths = Path(folder, f"{DOOMED}-{run_id}")
     if deaths.is_file() and (left := int(deaths.read_text())):
         deaths.write_text(str(left - 1))

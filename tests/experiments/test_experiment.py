@@ -1,4 +1,4 @@
-"""A whole experiment: what is shared is done once, what is done is skipped, what fails is said.
+"""An experiment: shared runs are done once, done runs are skipped, failures are reported.
 
 Two processes on one experiment, and one that is killed and started again, are in `tests/torture`.
 """
@@ -28,7 +28,7 @@ def run(config, folder, **options):
     return experiment, experiment.run(jobs=1, **options)
 
 
-# ---- one experiment, looked at and gone on from
+# ---- one finished experiment, read and continued
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def rows(tiny):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, make_config, rows):
-    """Two rows and two seeds, run once: to look at, and to copy for going on from."""
+    """Two rows and two seeds, run once: to be read, and to be copied and continued."""
     folder = tmp_path_factory.mktemp("finished") / "out"
     return folder, *run(make_config(rows, seeds=[3, 4]), folder)
 
@@ -83,9 +83,8 @@ def test_the_folder_of_a_model_holds_no_rows_of_participants(finished):
     folder = finished[0]
     models = [path.parent for path in folder.glob("runs/*/model.safetensors")]
     assert models
-    assert not list(
-        folder.rglob("*.npy")
-    )  # features are a row per participant, and are not kept at all
+    # features are a row per participant, and are not kept at all
+    assert not list(folder.rglob("*.npy"))
 
 
 def test_every_method_is_given_the_same_folds(finished):
@@ -123,7 +122,7 @@ def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_run
     seen = []
     renamed = [rows[0] | {"label": "FC"}, rows[1] | {"label": "Ours"}]
     _, results = run(
-        make_config(renamed, seeds=[3, 4]), copied, on_status=lambda *told: seen.append(told)
+        make_config(renamed, seeds=[3, 4]), copied, on_status=lambda *status: seen.append(status)
     )
     assert seen == []
     assert results.rows["label"].tolist() == ["FC", "Ours", "Ours"]
@@ -133,7 +132,7 @@ def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_run
         copied,
         on_status=lambda task, status: seen.append((task.kind, status)),
     )
-    assert [one for one in seen if one[1] != RUNNING] == [
+    assert [(kind, status) for kind, status in seen if status != RUNNING] == [
         ("encode", DONE),
         ("probe", DONE),
         ("probe", DONE),
@@ -190,8 +189,8 @@ def test_permuted_networks_give_a_null_a_spread_and_p(swept):
     values = null.query("cohort == @row.cohort and target == @row.target")["r"]
     assert row["p_permuted_networks"] == pytest.approx((1 + (values >= row["r"]).sum()) / 3)
     rows = results.rows.set_index("row")
-    one = rows.loc["null-0-1", ["line", "kind", "seed"]].tolist()
-    assert one == ["null-0", "null", rows.loc["nerve-0-0", "seed"]]
+    null_row = rows.loc["null-0-1", ["line", "kind", "seed"]].tolist()
+    assert null_row == ["null-0", "null", rows.loc["nerve-0-0", "seed"]]
     compared = set(results.comparisons["line_a"]) | set(results.comparisons["line_b"])
     assert compared == {"nerve-0-0", "nerve-0-1"}  # null models are compared with no row
 
@@ -210,7 +209,7 @@ def test_sweeps_have_a_row_and_an_encoder_each(swept):
         ["nerve-0-0", "mask_ratio=0.3"],
         ["nerve-0-1", "mask_ratio=0.6"],
     ]
-    assert [one["mask_ratio"] for one in rows["settings"]] == [0.3, 0.6]
+    assert [settings["mask_ratio"] for settings in rows["settings"]] == [0.3, 0.6]
     assert set(rows["row"]) <= set(results.curves["row"])
 
 
@@ -273,10 +272,10 @@ def test_a_failed_run_reports_its_reason_without_folders_and_is_tried_again(
 
 def test_a_lock_is_held_by_one(tmp_path):
     store = RunStore(tmp_path)
-    with store.lock("a") as mine:
-        assert mine
-        with store.lock("a") as again:
-            assert not again
+    with store.lock("a") as is_ours:
+        assert is_ours
+        with store.lock("a") as is_ours_again:
+            assert not is_ours_again
         assert store.status("a") == RUNNING
         assert "on this machine" in store.holder("a")
     assert store.status("a") == WAITING
@@ -318,26 +317,31 @@ def test_strict_scope_never_shows_the_encoder_a_test_participant(
         "alpha": ["train_folds"],
         "gamma": ["other_people"],
     }  # gamma is not pretrained on
-    fitted = [(test, people) for test, fits in splits for people in fits]
-    assert len(fitted) >= 3
-    assert all(not (test & people) for test, people in fitted)
+    fits = [(test, training) for test, trainings in splits for training in trainings]
+    assert len(fits) >= 3
+    assert all(not (test & training) for test, training in fits)
     assert "(scope: train_folds)" in (tmp_path / "protocol.md").read_text()
 
 
 def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort_is_called(
     make_config, tmp_path, monkeypatch
 ):
-    """With everyone's means the participants of a site sum to zero, and who is tested is known from the others."""
+    """With the means of all, the participants of a site sum to zero: the others show the tested."""
     rows = [{"method": "tangent", "settings": {"recentre": "site"}}]
-    people = {"path": make_config(rows).cohorts["alpha"].path, "targets": ["p_factor"]}
+    cohort = {"path": make_config(rows).cohorts["alpha"].path, "targets": ["p_factor"]}
     config = make_config(
-        rows, cohorts={"alpha": people, "the same again": {**people, "pretrain": False}}
+        rows, cohorts={"alpha": cohort, "the same again": {**cohort, "pretrain": False}}
     )
-    splits, seen = [], []
-    split, fit = LearnedInFolds.split, TangentSpace.fit
-    monkeypatch.setattr(
-        TangentSpace, "fit", lambda self, X, y=None: seen.append(ids_of(X)) or fit(self, X, y)
-    )
+    splits = []
+    seen = []
+    split = LearnedInFolds.split
+    fit = TangentSpace.fit
+
+    def watched(self, X, y=None):
+        seen.append(ids_of(X))
+        return fit(self, X, y)
+
+    monkeypatch.setattr(TangentSpace, "fit", watched)
 
     def noted(self, train, test, targets):
         splits.append((set(self.cohort.participants["participant_id"].iloc[test]), len(seen)))
@@ -346,15 +350,17 @@ def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort
     monkeypatch.setattr(LearnedInFolds, "split", noted)
     _, results = run(config, tmp_path)
     assert set(results.scores["scope"]) == {"train_folds"}
-    assert (
-        results.scores["adapted"].str.contains("recentred by their own").all()
-    )  # few participants per site
+    # there are few participants per site
+    assert results.scores["adapted"].str.contains("recentred by their own").all()
     assert len(seen) == len(splits) >= 6
     assert not any(test & seen[number] for test, number in splits)
 
 
 def ids_of(cohorts):
-    return {person for cohort in cohorts for person in cohort.participants["participant_id"]}
+    ids = set()
+    for cohort in cohorts:
+        ids.update(cohort.participants["participant_id"])
+    return ids
 
 
 # ---- cohorts and participants
@@ -379,8 +385,13 @@ def test_columns_may_have_been_renamed_by_ingest_already():
 
 
 def test_motion_is_a_covariate_only_where_the_file_says_so(make_config, tmp_path):
-    for given, expected in (({}, ("age", "sex")), ({"motion": "auto"}, ("age", "sex", "mean_fd"))):
-        experiment = Experiment.prepare(make_config([{"method": "raw"}], protocol=given), tmp_path)
+    without_motion = ("age", "sex")
+    for protocol, expected in (
+        ({}, without_motion),
+        ({"motion": "auto"}, (*without_motion, "mean_fd")),
+    ):
+        config = make_config([{"method": "raw"}], protocol=protocol)
+        experiment = Experiment.prepare(config, tmp_path)
         assert experiment.participants("alpha")[1].covariates == expected
 
 
@@ -389,12 +400,8 @@ def test_a_cohort_is_simulated_once_and_again_with_other_arguments(make_config, 
     for n in (20, 20, 21):
         cohorts = {"a": {"simulate": {"n": n, "timepoints": 20}, "targets": ["p_factor"]}}
         Experiment.prepare(make_config([{"method": "raw"}], cohorts=cohorts), tmp_path)
-        made.append(
-            (
-                len(Cohort.load(tmp_path / "cohorts" / "a")),
-                (tmp_path / "cohorts" / "a").stat().st_mtime_ns,
-            )
-        )
+        folder = tmp_path / "cohorts" / "a"
+        made.append((len(Cohort.load(folder)), folder.stat().st_mtime_ns))
     assert [n for n, _ in made] == [20, 20, 21]
     assert made[0] == made[1]
     cohorts = {"a": {"simulate": {"n": 20, "timepoint": 20}, "targets": ["p_factor"]}}

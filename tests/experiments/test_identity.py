@@ -1,4 +1,4 @@
-"""What is printed of a row is what was run: its settings, whom its encoder had seen, what its null is."""
+"""What is printed of a row is what was run: its settings, whom it had seen, what its null is."""
 
 import html
 import json
@@ -41,13 +41,12 @@ IDLE = {
 QUICK = {"depth": 1, "batch_size": 16, "warmup_epochs": 0.0, "pooling": "mean"}
 
 
-def people(n, seed=0, name="tiny"):
+def make_cohort(n, seed=0, name="tiny"):
     """A cohort of 16 regions."""
     rng = np.random.default_rng(seed)
-    own = np.repeat(rng.normal(size=(n, 4, 50)), 4, axis=1)
-    fc = np.stack([np.corrcoef(one) for one in own + rng.normal(size=(n, 16, 50))]).astype(
-        np.float32
-    )
+    networks = np.repeat(rng.normal(size=(n, 4, 50)), 4, axis=1)
+    series = networks + rng.normal(size=(n, 16, 50))  # (participants, regions, time)
+    fc = np.stack([np.corrcoef(regions) for regions in series]).astype(np.float32)
     table = {"participant_id": [f"{name}{i:03}" for i in range(n)], "age": rng.uniform(8, 20, n)}
     return Cohort(fc, pd.DataFrame(table | {"score": rng.normal(size=n)}), REGIONS, name=name)
 
@@ -134,9 +133,9 @@ def test_a_model_says_the_preset_that_it_was_made_from_and_else_the_nearest(trai
 )
 def test_rows_of_the_shipped_files_and_of_their_rehearsals_name_what_differs(name):
     for config in (load_config(name), rehearsal(load_config(name))):
-        planner = ExperimentPlan(config, dict.fromkeys(config.cohorts, "data"), "code")
-        recipes = {task.row.row: task.recipe for task in planner.tasks if hasattr(task, "recipe")}
-        for row in planner.rows:
+        plan = ExperimentPlan(config, dict.fromkeys(config.cohorts, "data"), "code")
+        recipes = {task.row.row: task.recipe for task in plan.tasks if hasattr(task, "recipe")}
+        for row in plan.rows:
             if row.row in recipes and row.preset:
                 method = recipes[row.row].make()
                 usual = type(method).from_preset(row.preset).described_parameters()
@@ -152,9 +151,9 @@ def test_rows_of_the_shipped_files_and_of_their_rehearsals_name_what_differs(nam
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A model whose settings differ from its preset, and the folder of the cohort that it was trained on."""
+    """A model whose settings differ from its preset, and the folder of its training cohort."""
     folder = tmp_path_factory.mktemp("identity")
-    cohort = people(40)
+    cohort = make_cohort(40)
     model = NERVE.from_preset("paper", **CHANGED, **QUICK, device="cpu")
     model.fit(Cohort.load(cohort.save(folder / "tiny"))).save(folder / "model")
     return folder
@@ -193,7 +192,7 @@ def test_a_trained_model_is_never_called_by_its_preset_alone(own, trained):
 
 
 def agree(out, results, report, scope, use, words):
-    """rows.tsv, cohorts.tsv, scores.tsv, protocol.md and report.html say the same of the model's row."""
+    """Tables, protocol.md and report.html say the same of the model's row."""
     rows = results.rows.set_index("line")
     assert rows.loc["model", "scope"] == scope
     assert set(results.scores.set_index("row").loc["model", ["scope"]].to_numpy().ravel()) == {
@@ -242,7 +241,7 @@ def test_a_new_column_of_the_table_does_not_make_it_another_cohort(trained, tmp_
 def test_what_a_model_has_seen_of_another_cohort_is_not_known_and_nothing_else_is_claimed(
     trained, tmp_path, undrawn, which
 ):
-    other = people(45, seed=9, name="other")
+    other = make_cohort(45, seed=9, name="other")
     if which == "superset":
         other = Cohort.concat(
             [Cohort.load(trained / "tiny"), other.subset(np.arange(5))], name="tiny"
@@ -260,17 +259,17 @@ def test_what_a_model_has_seen_of_another_cohort_is_not_known_and_nothing_else_i
 
 
 def test_a_model_of_several_cohorts_knows_each_of_them(tmp_path):
-    first, second = people(20, 1, "first"), people(20, 2, "second")
+    first, second = make_cohort(20, 1, "first"), make_cohort(20, 2, "second")
     model = method_class("tangent")().fit([first, second])
     assert model.data_["cohorts"] == {"first": 20, "second": 20}
     assert model.trained_on_all_of(first)
     assert model.trained_on_all_of(second)
-    assert not model.trained_on_all_of(people(20, 3))
+    assert not model.trained_on_all_of(make_cohort(20, 3))
 
 
 @pytest.fixture(scope="module")
 def pooled(tmp_path_factory):
-    """alpha has no time series; gamma holds all of beta and is not pretrained on; delta holds neither."""
+    """alpha has no time series; gamma, not pretrained on, holds all of beta; delta shares none."""
     folder = tmp_path_factory.mktemp("pooled")
     alpha = simulate_cohort(24, "schaefer100-7", 40, seed=1, name="alpha", keep_timeseries=False)
     beta = simulate_cohort(20, "schaefer100-7", 40, seed=2, name="beta")
@@ -342,7 +341,7 @@ def test_tables_2_and_3_have_no_ood_as_in_the_paper(name):
 def null_models(tmp_path_factory):
     """Table 3, very small: one row, and two models with permuted networks."""
     folder = tmp_path_factory.mktemp("null")
-    people(40).save(folder / "tiny")
+    make_cohort(40).save(folder / "tiny")
     content = {
         "layout": "parcellations", "device": "cpu", "seeds": [7],
         "cohorts": {"tiny": {"path": str(folder / "tiny"), "targets": ["score"], "covariates": ["age"]}},
@@ -435,7 +434,7 @@ def test_experiments_report_it_too_but_not_for_an_untrained_control(null_models,
     notices = " ".join(text for text in results.notices if "learned next to nothing" in text)
     assert all(one.label in notices for one in doubtful)
     assert "learned next to nothing" in text_of(page(results))
-    control = NERVE.from_preset("small", epochs=0, dim=16, device="cpu").fit(people(40))
+    control = NERVE.from_preset("small", epochs=0, dim=16, device="cpu").fit(make_cohort(40))
     control.save(tmp_path / "control")
     assert control.save_masked_error(tmp_path / "control", 1.0) == ""
     assert "learned next to nothing" not in (tmp_path / "control" / "README.md").read_text(

@@ -1,4 +1,4 @@
-"""A killed worker costs its own run alone; what else was under way is done again, and Ctrl-C ends all workers."""
+"""A killed worker costs its own run only, other runs are done again; Ctrl-C ends all workers."""
 
 import os
 import signal
@@ -28,13 +28,13 @@ def test_only_the_run_whose_worker_is_killed_fails(make_config, tmp_path, monkey
         (tmp_path / "out" / f"{DOOMED}-{run.id}").write_text(str(deaths))
     (tmp_path / "out" / f"{REAL}-{real.id}").touch()
     monkeypatch.setattr(launch, "_run_in_worker", work_or_die)
-    told = []
-    launch.launch(experiment, "local", 2, lambda task, status: told.append((task.id, status)))
-    found = {task.id: experiment.store.status(task.id) for task in experiment.plan.unique_tasks}
-    assert told.count((once.id, RUNNING)) == 2  # begun again
-    assert told.index((real.id, RUNNING)) < told.index((real.id, DONE))
-    assert found.pop(always.id) == FAILED
-    assert set(found.values()) == {DONE}
+    events = []
+    launch.launch(experiment, "local", 2, lambda task, status: events.append((task.id, status)))
+    statuses = {task.id: experiment.store.status(task.id) for task in experiment.plan.unique_tasks}
+    assert events.count((once.id, RUNNING)) == 2  # begun again
+    assert events.index((real.id, RUNNING)) < events.index((real.id, DONE))
+    assert statuses.pop(always.id) == FAILED
+    assert set(statuses.values()) == {DONE}
     assert "The worker process was ended from outside" in experiment.failures()[0]
     assert "--jobs" in experiment.failures()[0]
     assert (experiment.store.run_folder(real.id) / "predictions.tsv").is_file()

@@ -10,9 +10,9 @@ def test_features_are_prepared_once_for_predictions_permutations_curves_and_site
     prepared = []
 
     class CountedRawFC(RawFC):
-        def prepare(self, cohort, people, protocol):
+        def prepare(self, cohort, participants, protocol):
             prepared.append(cohort.name)
-            return super().prepare(cohort, people, protocol)
+            return super().prepare(cohort, participants, protocol)
 
     monkeypatch.setitem(NAMED, "raw", CountedRawFC)
     protocol = {"n_permutations": 3, "labels": [10], "n_draws": 2, "site": "site"}

@@ -1,4 +1,4 @@
-"""`nerve run`: from a cohort folder to one linked report, again, and with a model that was trained elsewhere."""
+"""`nerve run`: from a cohort folder to one report; a second time; with a model from elsewhere."""
 
 import re
 import shutil

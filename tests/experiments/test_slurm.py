@@ -1,6 +1,7 @@
-"""The same tasks on a real, one-node SLURM: results as on this machine, also when a job is stopped and queued again.
+"""The same tasks on a real SLURM of one node: the same results, also when a job is requeued.
 
-Most of it is waiting: a process of its own waits, from the first test of this folder (conftest.py) to the last.
+Most of it is waiting: a process of its own waits, from the first test of this folder (conftest.py)
+to the last.
 """
 
 import multiprocessing
@@ -52,7 +53,7 @@ def wait_until(condition, seconds, what):
 
 
 def stop_and_go_on(config, folder):
-    """Run an experiment on SLURM; stop the job that trains as soon as it has a checkpoint; wait for the end."""
+    """Run an experiment on SLURM; stop the job that trains once it has a checkpoint; wait."""
     there = Experiment.prepare(config, folder / "there")
     encode = next(task for task in there.plan.unique_tasks if task.kind == "encode")
     store, checkpoint = there.store, there.store.run_folder(encode.id) / "last.safetensors"

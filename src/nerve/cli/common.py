@@ -127,13 +127,19 @@ def with_table(
     options = [_parameter(name, default, sentence) for name, (default, sentence) in table.items()]
 
     def decorate(command: Command) -> Command:
-        parameters = []
-        for own in inspect.signature(command, eval_str=True).parameters.values():
-            if own.name != parameter:
-                parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        parameters += options
-        # those without a default come first: typer shows them in this order
-        parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)
+        # typer shows options in this order: first those that are needed
+        needed = []
+        optional = []
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        for entry in (*own, *options):
+            if entry.name == parameter:
+                continue
+            entry = entry.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            if entry.default is inspect.Parameter.empty:
+                needed.append(entry)
+            else:
+                optional.append(entry)
+        parameters = needed + optional
 
         def with_options(**values: Any) -> Any:
             chosen = {name: values.pop(name) for name in table}
@@ -141,7 +147,7 @@ def with_table(
 
         # typer reads the options from the signature
         with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+        with_options.__annotations__ = {entry.name: entry.annotation for entry in parameters}
         with_options.__name__ = command.__name__
         with_options.__doc__ = command.__doc__
         return with_options

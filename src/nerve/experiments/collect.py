@@ -149,9 +149,7 @@ def interpret_last_nerve(experiment: Experiment) -> None:
         return
     name = next(iter(experiment.config.cohorts))
     _, protocol = experiment.participants(name)
-    targets = protocol.targets
-    if experiment.config.kind != "evaluation":
-        targets = targets[:1]  # maps of one target are enough in a comparison of methods
+    targets = protocol.targets[:1]  # maps of one target are enough in a comparison of methods
     data, code = experiment.inputs()
     wanted = fingerprint(
         [sorted(models.values()), data[name], code, name, targets, protocol.as_dict()]
@@ -204,7 +202,7 @@ def _about(experiment: Experiment, command: str) -> dict[str, Any]:
     data, code = experiment.inputs()
     return {
         "title": config.title or config.name,
-        "kind": config.kind,
+        "kind": "experiment",
         "layout": config.layout,
         "command": without_secrets(command),
         "parcellation": experiment.parcellation.name,

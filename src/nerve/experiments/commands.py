@@ -33,7 +33,7 @@ from nerve.experiments.run_store import DONE, UNAVAILABLE
 from nerve.experiments.terminal import (
     RunsProgress,
     findings,
-    say,
+    print_lines,
     show_paper_table,
     show_scores,
 )
@@ -104,11 +104,12 @@ def run_evaluation(
             _interpret(folder, models[-1], evaluated.cohorts[0])
 
     show_scores(results)
-    say(*findings(results))
-    path = page.write_report(folder, {one.name: one.cohort for one in evaluated.cohorts})
-    say(f"Tables: {folder / 'tables'}", f"Report: {path}")
+    print_lines(*findings(results))
+    opened_cohorts = {tested.name: tested.cohort for tested in evaluated.cohorts}
+    path = page.write_report(folder, opened_cohorts)
+    print_lines(f"Tables: {folder / 'tables'}", f"Report: {path}")
     notes = dict.fromkeys(for_screen(note) for note in evaluated.notes)
-    say(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
+    print_lines(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
 
 
 def check_usable(cohort: str) -> Quality:
@@ -127,7 +128,7 @@ def check_usable(cohort: str) -> Quality:
     quality = check_cohort(Cohort.load(cohort))
     doubtful = quality.table[quality.table["verdict"].isin(["warning", "not usable"])]
     for row in doubtful.itertuples(index=False):
-        say(" · ".join(map(str, row)), stderr=True)
+        print_lines(" · ".join(map(str, row)), stderr=True)
     if not quality.usable:
         raise problem(
             cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped."
@@ -193,7 +194,7 @@ def run_experiment(
         One line per failed run.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    say(f"Preparing {Path(config).name}: cohorts, folds and runs …", stderr=True)
+    print_lines(f"Preparing {Path(config).name}: cohorts, folds and runs …", stderr=True)
     experiment = _prepare(config, out, rehearse)
     with RunsProgress(experiment) as progress:
         results = experiment.run(launcher, jobs, progress, _typed_command())
@@ -203,11 +204,11 @@ def run_experiment(
     path = page.write_report(experiment.folder, cohorts)
     counts = experiment.counts
     statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
-    say(f"{counted(counts.total(), 'run')}: {statuses}")
-    say(f"Tables: {experiment.folder / 'tables'}", f"Report: {path}")
+    print_lines(f"{counted(counts.total(), 'run')}: {statuses}")
+    print_lines(f"Tables: {experiment.folder / 'tables'}", f"Report: {path}")
     failures = experiment.failures()
     for line in failures:  # last, so that they are seen
-        say(f"failed: {line}", style="red")
+        print_lines(f"failed: {line}", style="red")
     return failures
 
 
@@ -226,9 +227,9 @@ def count_runs(config: str | os.PathLike[str], out: str, rehearse: bool = False)
     experiment = _prepare(config, out, rehearse)
     kinds = [task.kind for task in experiment.plan.unique_tasks]
     for kind in ("encode", "probe", "train"):
-        say(f"{kinds.count(kind):5d} {kind}")
+        print_lines(f"{kinds.count(kind):5d} {kind}")
     counts = experiment.counts
-    say(f"{len(kinds):5d} runs, {counts[DONE] + counts[UNAVAILABLE]} done")
+    print_lines(f"{len(kinds):5d} runs, {counts[DONE] + counts[UNAVAILABLE]} done")
 
 
 def run_demo(out: str, jobs: int | None = None) -> list[str]:
@@ -247,7 +248,7 @@ def run_demo(out: str, jobs: int | None = None) -> list[str]:
         One line per failed run.
     """
     failures = run_experiment("demo", out, jobs=jobs)
-    say(
+    print_lines(
         *findings(Results.load(out)),
         "\nOn your own data:",
         "  nerve ingest DERIVATIVES cohort --participants participants.tsv "

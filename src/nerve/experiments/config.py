@@ -167,9 +167,6 @@ class ExperimentConfig(_Strict):
 
     name: str = "experiment"
     title: str = ""
-    kind: Literal["experiment", "evaluation"] = Field(
-        "experiment", description="Which command has made the file."
-    )
     layout: Literal["methods", "tokenizers", "parcellations"] = Field(
         "methods", description="The paper's table to print."
     )

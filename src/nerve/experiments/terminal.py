@@ -22,7 +22,7 @@ from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table
 
 
-def say(*lines: str, stderr: bool = False, style: str | None = None) -> None:
+def print_lines(*lines: str, stderr: bool = False, style: str | None = None) -> None:
     """Print lines, each as wide as it needs to be."""
     for line in lines:
         Console(stderr=stderr, soft_wrap=True).print(line, style=style)
@@ -48,7 +48,7 @@ class RunsProgress:
 
     def __enter__(self) -> RunsProgress:
         if self.n_ended and is_shown():
-            say(f"{self.n_ended} of {self.n_runs} runs are already done", stderr=True)
+            print_lines(f"{self.n_ended} of {self.n_runs} runs are already done", stderr=True)
         with silent(not draws_bars()):  # in a log each run has its own line
             self.bar = progress_bar(
                 label="experiment", total=self.n_runs, initial=self.n_ended, unit="runs", delay=0
@@ -70,7 +70,7 @@ class RunsProgress:
                 elapsed = duration(time.monotonic() - self.start)
                 line = f"[{self.n_ended}/{self.n_runs}, {elapsed}] {status}: {task.label}"
                 with above_bars():
-                    say(line, stderr=True, style="red" if status == FAILED else None)
+                    print_lines(line, stderr=True, style="red" if status == FAILED else None)
         self.bar.set_postfix_str(printable(listed(self.running, most=1)))
 
 
@@ -78,7 +78,7 @@ def show_paper_table(results: Results) -> None:
     """Print the paper's table."""
     table = paper_table(results)
     if table is not None:
-        say(to_text(table))
+        print_lines(to_text(table))
 
 
 def show_scores(results: Results) -> None:
@@ -98,14 +98,14 @@ def show_scores(results: Results) -> None:
             text += f"  balanced accuracy {score['balanced_accuracy']:.3f}"
         if np.isfinite(score.get("p", np.nan)):
             text += f"  p {score['p']:.4f}"
-        say(f"{text}  (scope: {score['scope']})")
+        print_lines(f"{text}  (scope: {score['scope']})")
 
 
 def show_status(experiment: Experiment) -> None:
     """Print how many runs wait, run, are done or failed, and which are not simply done."""
     counts = experiment.counts
     statuses = (WAITING, RUNNING, DONE, UNAVAILABLE, FAILED)
-    say(", ".join(f"{counts[status]} {status}" for status in statuses))
+    print_lines(", ".join(f"{counts[status]} {status}" for status in statuses))
     for run in runs_table(experiment).to_dict("records"):
         if run["status"] in (DONE, WAITING):
             continue
@@ -114,7 +114,7 @@ def show_status(experiment: Experiment) -> None:
         else:
             explanation = run["reason"]
         text = f"  {run['status']}: {run['run']}"
-        say(f"{text} ({explanation})" if explanation else text)
+        print_lines(f"{text} ({explanation})" if explanation else text)
 
 
 def findings(results: Results) -> list[str]:

@@ -1,4 +1,4 @@
-"""`nerve-bids` participant by participant, then group; and container recipes whose every step is real."""
+"""`nerve-bids`: participants one by one, then the group; every step of the containers is real."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from nerve.methods.nerve import NERVE
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 REGIONS = Parcellation(tuple("abcdefgh"), tuple("AABBCCDD"), name="letters")
 
 
