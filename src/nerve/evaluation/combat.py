@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import NerveError, NotFitted, listed, problem
-from nerve.evaluation.covariates import Design, written
+from nerve.evaluation.covariates import Design, format_value
 
 
 class ComBat:
@@ -99,8 +99,8 @@ class ComBat:
 
 
 def in_subset(table: pd.DataFrame, on: tuple[str, str]) -> np.ndarray:
-    """Who has the value in the column, (n,) booleans; numbers are compared as they are written (1, not 1.0)."""
-    return (table[on[0]].map(written, na_action="ignore") == on[1]).to_numpy(bool)
+    """Who has the value in the column, (n,) booleans; numbers are compared as they are format_value (1, not 1.0)."""
+    return (table[on[0]].map(format_value, na_action="ignore") == on[1]).to_numpy(bool)
 
 
 def sites_of(table: pd.DataFrame, column: str, where: str) -> np.ndarray:

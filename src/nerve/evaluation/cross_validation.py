@@ -75,9 +75,9 @@ def predict_targets(
     _warn_of_constant_predictions(table, features.name)
     table["cohort"] = participants.cohort
     table["participant"] = participants.ids[table["position"].to_numpy(int)]
-    table["whole"] = [participants.whole.get(target, "") for target in table["target"]]
+    table["whole"] = [participants.class_columns.get(target, "") for target in table["target"]]
     columns = list(PREDICTED)
-    if participants.whole:
+    if participants.class_columns:
         columns.append("whole")
     if participants.trained_on:
         columns.append("training_mean")
@@ -124,7 +124,7 @@ def _targets_and_covariates(features: FeatureSet, participants: Participants) ->
         "targets": participants.without(features.missing).targets,
         "covariates": participants.covariates if features.removes_covariates else None,
         "order": participants.order,
-        "whole": participants.whole,
+        "whole": participants.class_columns,
     }
 
 

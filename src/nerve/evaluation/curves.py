@@ -63,7 +63,9 @@ def learning_curve(
     model = features.model
     participants = participants.without(features.missing)
     names = [str(name) for name in participants.targets]
-    columns = [participants.whole.get(name, name) for name in names]  # of the participants table
+    columns = [
+        participants.class_columns.get(name, name) for name in names
+    ]  # of the participants table
     raw = participants.targets.to_numpy(float)  # (n, T)
     covariates = participants.covariates if features.removes_covariates else None
     precomputed = getattr(model, "kernel", "") == "precomputed"
@@ -116,7 +118,9 @@ def _draws_that_share_features(
 ) -> list[tuple[Draw, list[int]]]:
     """Each draw with those of its targets that can share features: see `cross_validation.sharing`."""
     raw = participants.targets.to_numpy(float)
-    columns = [participants.whole.get(str(name), str(name)) for name in participants.targets]
+    columns = [
+        participants.class_columns.get(str(name), str(name)) for name in participants.targets
+    ]
     found = []
     for draw in draws(participants, protocol):
         for places in sharing(

@@ -262,7 +262,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 [strata_of(column, self.n_inner_folds) for column in targets.T]
             )
         return stratified_folds(
-            strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True
+            strata, self.n_inner_folds, groups=groups, seed=self.seed, groups_may_exceed_folds=True
         )
 
     def _choose(

@@ -61,7 +61,7 @@ def site_accuracy(features: FeatureSet, participants: Participants, protocol: Pr
         N_FOLDS,
         groups=groups,
         seed=protocol.seed,
-        whole_groups_may_exceed=True,
+        groups_may_exceed_folds=True,
     )
     with naming_participants(participants.ids):
         predicted = out_of_fold_predictions(

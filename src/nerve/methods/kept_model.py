@@ -108,7 +108,7 @@ class KeptModel:
         covariates = without_rare_levels(people.covariates)
         observed = people.targets.to_numpy(float)  # (n, T)
         names = [str(name) for name in people.targets]
-        columns = [people.whole.get(name, name) for name in names]
+        columns = [people.class_columns.get(name, name) for name in names]
 
         # each target without its covariates, among those who have it
         rows_of = []
@@ -148,7 +148,7 @@ class KeptModel:
             "kernel": protocol.kernel,
             "targets": names,
             "classes": {name: list(pair) for name, pair in people.classes.items()},
-            "whole": people.whole,
+            "whole": people.class_columns,
             "means": [float(residuals[rows, k].mean()) for k, rows in enumerate(rows_of)],
             "covariates": list(protocol.covariates),
             "regressions": [None if one is None else one.as_dict() for one in regressions],
