@@ -99,7 +99,7 @@ class ComBat:
 
 
 def in_subset(table: pd.DataFrame, on: tuple[str, str]) -> np.ndarray:
-    """Who has the value in the column, (n,) booleans; numbers are compared as they are format_value (1, not 1.0)."""
+    """Who has the value in the column, (n,) booleans; numbers are compared as text (1, not 1.0)."""
     return (table[on[0]].map(format_value, na_action="ignore") == on[1]).to_numpy(bool)
 
 

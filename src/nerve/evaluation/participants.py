@@ -14,7 +14,7 @@ from nerve._utils.privacy import Note
 from nerve.data.cohort import Cohort
 from nerve.data.duplicates import SAME
 from nerve.evaluation.combat import in_subset, sites_of
-from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column, format_value
+from nerve.evaluation.covariates import CovariateRegression, format_value, is_numeric, motion_column
 from nerve.evaluation.folds import (
     NO_FOLD,
     ONLY_TRAINED_ON,
@@ -97,10 +97,7 @@ class Participants:  # numpydoc ignore=PR02
 
     @property
     def order(self) -> np.ndarray:
-        """Positions of the participants sorted by id, (n,).
-
-        Random draws follow this order, so that they do not depend on the order of the table.
-        """
+        """Positions of the participants sorted by id, (n,): random draws follow this order."""
         return _sorted_by_id(self.ids)
 
     def only(self, column: str) -> Participants:

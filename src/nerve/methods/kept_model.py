@@ -37,7 +37,7 @@ from nerve._utils.files import (
 from nerve._utils.privacy import is_date
 from nerve.data.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
-from nerve.evaluation.cross_validation import sharing, without_covariates
+from nerve.evaluation.cross_validation import group_targets, remove_covariates
 from nerve.evaluation.feature_sets import ridge_of
 from nerve.evaluation.folds import strata_of
 from nerve.evaluation.kernels import correlation_rows, cosine_rows
@@ -117,7 +117,7 @@ class KeptModel:
         for k, column in enumerate(columns):
             has_target = np.isfinite(observed[people.order, k])
             rows = people.order[has_target]
-            residuals[:, k], regression = without_covariates(
+            residuals[:, k], regression = remove_covariates(
                 observed[:, k], column, rows, rows[:0], covariates
             )
             rows_of.append(rows)
@@ -126,7 +126,7 @@ class KeptModel:
         # one ridge for all targets that the same participants have
         self.weights_ = np.empty((features.shape[1], len(names)))
         self.biases_ = np.empty(len(names))
-        for targets in sharing(observed, columns):
+        for targets in group_targets(observed, columns):
             rows = rows_of[targets[0]]
             strata = np.column_stack([strata_of(observed[rows, k], 5) for k in targets])
             groups = None if people.inner_groups is None else people.inner_groups[rows]
