@@ -313,7 +313,7 @@ def evaluation_cases(seed: int, kernels: tuple[str, ...], sets: tuple[str, ...])
             yield case(f"features × {scale:g}", cohort_of(fc), features=features * scale)
         flat = np.where(np.arange(6) == 2, 3.0, features)
         yield case("a constant feature", cohort_of(fc), features=flat)
-        says = "do not vary" if kernel == "correlation" else "alike in y"
+        says = "do not vary" if kernel == "correlation" else "predictions of y are constant"
         yield case("constant features", cohort_of(fc), says, features=np.ones((N, 6)))
 
 

@@ -73,11 +73,12 @@ def test_what_only_rounding_tells_apart_is_predicted_to_be_alike(rng, width):
 def test_one_penalty_for_each_target_equals_solving_them_apart(rng):
     X, Y = rng.normal(size=(40, 90)), rng.normal(size=(40, 3))
     X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
-    spectrum = Spectrum.of(X @ X.T, common=0.0)
+    spectrum = Spectrum.of_kernel(X @ X.T, common=0.0)
     penalties = np.array([0.01, 1.0, 20.0])
-    together = spectrum.solver(Y)(penalties)
+    together = spectrum.solve(spectrum.coordinates(Y), penalties)
     for t, penalty in enumerate(penalties):
-        assert np.allclose(together[:, t], spectrum.solver(Y[:, [t]])(penalty)[:, 0])
+        alone = spectrum.solve(spectrum.coordinates(Y[:, [t]]), penalty)
+        assert np.allclose(together[:, t], alone[:, 0])
 
 
 def test_the_width_of_the_rbf_kernel_is_the_median_heuristic(rng):

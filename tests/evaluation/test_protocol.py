@@ -54,7 +54,9 @@ def test_a_field_reaches_python_and_files(name):
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_reaches_the_command_line(name, monkeypatch):
     seen = []
-    monkeypatch.setattr("nerve.experiments.commands.run_evaluation", lambda *a, **k: seen.append(a[2]))
+    monkeypatch.setattr(
+        "nerve.experiments.commands.run_evaluation", lambda *a, **k: seen.append(a[2])
+    )
     options = []
     for key, value in given(name).items():
         words = ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""Resampling of participants (or families): the bootstrap as matrix products, and permutations that respect blocks."""
+"""Bootstrap over participants (or families) as matrix products, and permutations within blocks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,25 @@ from nerve.evaluation.folds import group_codes
 
 
 def resample_counts(n: int, n_resamples: int, seed: int, families: Any = None) -> np.ndarray:
-    """How often each participant is drawn in each resample, (resamples, n).
+    """How often each participant is drawn in each resample.
 
-    Drawn as ``rng.integers(0, n, (resamples, n))``, the draw of `scipy.stats.bootstrap`. With `families`, whole
-    families are drawn and everyone in a drawn family counts.
+    Drawn as ``rng.integers(0, n, (resamples, n))``, the draw of `scipy.stats.bootstrap`.
+
+    Parameters
+    ----------
+    n : int
+        Participants.
+    n_resamples : int
+        Resamples.
+    seed : int
+        Of the draws.
+    families : (n,) labels, optional
+        Drawn whole: every member of a drawn family counts.
+
+    Returns
+    -------
+    (resamples, n) array
+        The counts.
 
     Examples
     --------
@@ -26,21 +41,34 @@ def resample_counts(n: int, n_resamples: int, seed: int, families: Any = None) -
     n_units = codes.max() + 1
     drawn = np.random.default_rng(seed).integers(0, n_units, (n_resamples, n_units))
     drawn += np.arange(n_resamples)[:, None] * n_units
-    counts = np.bincount(drawn.ravel(), minlength=n_resamples * n_units).reshape(
-        n_resamples, n_units
-    )
+    counts = np.bincount(drawn.ravel(), minlength=n_resamples * n_units)
+    counts = counts.reshape(n_resamples, n_units)
     return counts[:, codes].astype(float)
 
 
 def weighted_correlations(counts: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Pearson r of every pair of columns in every resample, (resamples, m) from two (n, m) arrays.
+    """Pearson r of every pair of columns in every resample.
 
-    Sums of products are matrix products with the counts. Columns are standardised first, so that nothing cancels.
-    A column that does not vary in a resample gives 0.
+    Sums of products are matrix products with the counts. Columns are standardised first, so that
+    nothing cancels. A column that does not vary in a resample gives 0.
+
+    Parameters
+    ----------
+    counts : (resamples, n) array
+        What `resample_counts` gives.
+    left, right : (n, m) array
+        Columns that are correlated, the first with the first and so on.
+
+    Returns
+    -------
+    (resamples, m) array
+        The correlations.
     """
-    x, y = _standardised(left), _standardised(right)
+    x = _standardised(left)
+    y = _standardised(right)
     total = counts.sum(axis=1, keepdims=True)
-    mean_x, mean_y = counts @ x / total, counts @ y / total  # (resamples, m)
+    mean_x = counts @ x / total  # (resamples, m)
+    mean_y = counts @ y / total
     covariance = counts @ (x * y) / total - mean_x * mean_y
     spread = (counts @ x**2 / total - mean_x**2) * (counts @ y**2 / total - mean_y**2)
     scale = np.sqrt(np.maximum(spread, 0.0))
@@ -49,30 +77,40 @@ def weighted_correlations(counts: np.ndarray, left: np.ndarray, right: np.ndarra
 
 def correlation(left: Any, right: Any) -> float:
     """Pearson r of two vectors; 0 where one of them does not vary."""
-    columns = [np.asarray(side, float)[:, None] for side in (left, right)]
-    return float(weighted_correlations(np.ones((1, len(columns[0]))), *columns)[0, 0])
+    x = np.asarray(left, float)[:, None]
+    y = np.asarray(right, float)[:, None]
+    once = np.ones((1, len(x)))
+    return float(weighted_correlations(once, x, y)[0, 0])
 
 
 def weighted_auc(counts: np.ndarray, positive: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Area under the ROC curve in every resample, (resamples,); ties count half.
+    """Area under the ROC curve in every resample; ties count half.
 
     Parameters
     ----------
+    counts : (resamples, n) array
+        What `resample_counts` gives.
     positive : (n,) booleans
-    predicted : (n,) numbers
+        Members of the second class.
+    predicted : (n,) array
+        Predictions.
+
+    Returns
+    -------
+    (resamples,) array
+        The areas; NaN where a resample has one class only.
     """
     order = np.argsort(predicted, kind="stable")
     _, tie = np.unique(predicted[order], return_inverse=True)
     starts = np.flatnonzero(np.r_[True, np.diff(tie) > 0])
-    up = np.add.reduceat(
-        counts[:, order] * positive[order], starts, axis=1
-    )  # (resamples, distinct values)
-    down = np.add.reduceat(counts[:, order] * ~positive[order], starts, axis=1)
-    below = np.cumsum(down, axis=1) - 0.5 * down
-    pairs = up.sum(axis=1) * down.sum(axis=1)
-    return np.divide(
-        (up * below).sum(axis=1), pairs, out=np.full(len(counts), np.nan), where=pairs > 0
-    )
+    # how many of each class have each distinct prediction, (resamples, distinct values)
+    positives = np.add.reduceat(counts[:, order] * positive[order], starts, axis=1)
+    negatives = np.add.reduceat(counts[:, order] * ~positive[order], starts, axis=1)
+    negatives_below = np.cumsum(negatives, axis=1) - 0.5 * negatives
+    pairs_in_order = (positives * negatives_below).sum(axis=1)
+    pairs = positives.sum(axis=1) * negatives.sum(axis=1)
+    no_area = np.full(len(counts), np.nan)
+    return np.divide(pairs_in_order, pairs, out=no_area, where=pairs > 0)
 
 
 def interval(statistic: np.ndarray, level: float = 0.95) -> tuple[float, float]:
@@ -82,29 +120,33 @@ def interval(statistic: np.ndarray, level: float = 0.95) -> tuple[float, float]:
 
 
 def two_sided_p(differences: np.ndarray) -> float:
-    """Two-sided bootstrap p that a difference is 0: twice the smaller share on either side, plus one."""
+    """Two-sided bootstrap p that a difference is 0: twice the smaller share, with one added."""
     differences = differences[np.isfinite(differences)]
     smaller = min((differences <= 0).sum(), (differences >= 0).sum())
     return float(min(1.0, 2.0 * (1 + smaller) / (1 + len(differences))))
 
 
-def _standardised(columns: np.ndarray) -> np.ndarray:
-    centred = columns - columns.mean(axis=0)
-    scale = centred.std(axis=0)
-    return centred / np.where(scale > 0, scale, 1.0)
-
-
 def restricted_permutations(
     blocks: Any, n_permutations: int, seed: int, families: Any = None
 ) -> np.ndarray:
-    """Random orders in which a value moves only inside its block, (permutations, n) indices.
+    """Random orders in which a value moves only inside its block.
 
     Parameters
     ----------
     blocks : (n,) labels or DataFrame
         Values move among participants with the same label (or the same row of labels).
+    n_permutations : int
+        Number of orders.
+    seed : int
+        Of the orders.
     families : (n,) labels, optional
-        Whole families change places with families of the same size in the same block, and members within a family.
+        Whole families change places with families of the same size in the same block, and members
+        within a family.
+
+    Returns
+    -------
+    (permutations, n) integers
+        Positions.
 
     Examples
     --------
@@ -118,22 +160,34 @@ def restricted_permutations(
     block = table.groupby(list(table.columns), sort=False, dropna=False).ngroup().to_numpy()
     n = len(block)
     family = group_codes(families, n)
+    # a family that spans two blocks counts as one in each
     _, unit = np.unique(np.column_stack([block, family]), axis=0, return_inverse=True)
-    unit = unit.reshape(-1)  # a family that spans two blocks counts as one in each
+    unit = unit.reshape(-1)
     size = np.bincount(unit)[unit]
     places = np.lexsort((unit, size, block))
     rng = np.random.default_rng(seed)
     orders = np.empty((n_permutations, n), int)
     for order in orders:
-        luck = rng.random(unit.max() + 1)[unit]
-        order[places] = np.lexsort((rng.random(n), unit, luck, size, block))
+        rank_of_unit = rng.random(unit.max() + 1)[unit]
+        rank_of_member = rng.random(n)
+        order[places] = np.lexsort((rank_of_member, unit, rank_of_unit, size, block))
     return orders
 
 
 def permutation_p(null: Any, observed: float) -> float:
     """One-sided p = (1 + #{null ≥ observed}) / (1 + n).
 
-    `null` holds the statistic of permuted targets, or of models trained on permuted regions.
+    Parameters
+    ----------
+    null : (n,) array
+        The statistic of permuted targets, or of models trained on permuted regions.
+    observed : float
+        The statistic of the targets, or model, themselves.
+
+    Returns
+    -------
+    float
+        The p value.
 
     Examples
     --------
@@ -146,7 +200,17 @@ def permutation_p(null: Any, observed: float) -> float:
 
 
 def adjusted_p(p_values: Any) -> np.ndarray:
-    """Benjamini and Hochberg's q, which bounds the false discovery rate; missing values stay missing.
+    """Benjamini and Hochberg's q, which bounds the false discovery rate.
+
+    Parameters
+    ----------
+    p_values : (n,) array
+        Of which some may be missing.
+
+    Returns
+    -------
+    (n,) array
+        The q values; missing where p values are.
 
     Examples
     --------
@@ -154,7 +218,14 @@ def adjusted_p(p_values: Any) -> np.ndarray:
     [0.03, 0.04, 0.04, nan]
     """
     p_values = np.asarray(p_values, float)
-    adjusted, known = np.full(p_values.shape, np.nan), np.isfinite(p_values)
-    if known.any():
-        adjusted[known] = false_discovery_control(p_values[known])
+    adjusted = np.full(p_values.shape, np.nan)
+    is_present = np.isfinite(p_values)
+    if is_present.any():
+        adjusted[is_present] = false_discovery_control(p_values[is_present])
     return adjusted
+
+
+def _standardised(columns: np.ndarray) -> np.ndarray:
+    centred = columns - columns.mean(axis=0)
+    scale = centred.std(axis=0)
+    return centred / np.where(scale > 0, scale, 1.0)

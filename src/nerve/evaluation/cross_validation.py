@@ -1,7 +1,7 @@
-"""The one cross-validation loop: frozen features through kernel ridge, and models trained inside each fold.
+"""The one cross-validation loop, for frozen features and for models trained inside each fold.
 
-Test participants enter in one place only, `predict`; covariate coefficients, components, harmonisation, λ and weights
-come from training participants.
+Test participants enter in one place only, `predict`. Covariate coefficients, components,
+harmonisation, λ and weights come from training participants.
 """
 
 from __future__ import annotations
@@ -28,15 +28,32 @@ from nerve.evaluation.protocol import Protocol
 PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
 
 
-class FoldTask(NamedTuple):
-    """What one fold gives to a model. `values` are targets after covariates, fitted on `train`."""
+class FoldTask(NamedTuple):  # numpydoc ignore=PR02
+    """What one fold gives to a model.
+
+    Parameters
+    ----------
+    fold : int
+        Number of the fold.
+    names : list of str
+        The T targets.
+    train, test : (k,) integers
+        Positions of participants.
+    values : (n, T) array
+        Targets after covariates, whose coefficients are those of `train`. NaN outside `train` and
+        `test`.
+    strata : (train, T) integers or None
+        For the inner folds; None if the model is to make its own.
+    features : tuple
+        Features of `train` and of `test`.
+    """
 
     fold: int
     names: list[str]
     train: np.ndarray
     test: np.ndarray
-    values: np.ndarray  # (n, T); rows outside train and test are not a number
-    strata: Any  # (train, T) integers for the inner folds; None if the model is to make its own
+    values: np.ndarray
+    strata: Any
     features: tuple[Any, Any]
 
 
@@ -45,39 +62,45 @@ def predict_targets(
 ) -> pd.DataFrame:
     """Predict every target out of fold from one feature set, over all repeats.
 
-    Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
-    trained on, `training_mean` is the mean of its values after covariates.
+    Where a column has three or more classes, each is a target, and `whole` names the column. Where
+    another cohort is trained on, `training_mean` is the mean of its values after covariates.
 
     Parameters
     ----------
     features : FeatureSet
         Prepared.
     participants : Participants
+        With targets, covariates and folds.
     protocol : Protocol
+        With the number of repeats.
 
     Returns
     -------
     DataFrame
         Columns `PREDICTED`, and whole, training_mean and repeat where there are any.
     """
+    targets = participants.without(features.missing).targets
     parts = []
     with naming_participants(participants.ids):
         for repeat, folds in enumerate(participants.folds):
             part = out_of_fold_predictions(
                 features.model,
                 features,
-                folds=folds,
+                targets,
+                folds,
                 groups=participants.inner_groups,
-                **_targets_and_covariates(features, participants),
+                covariates=participants.covariates if features.removes_covariates else None,
+                order=participants.order,
+                class_columns=participants.class_columns,
             )
             parts.append(part.assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
     _warn_of_constant_predictions(table, features.name)
     table["cohort"] = participants.cohort
     table["participant"] = participants.ids[table["position"].to_numpy(int)]
-    table["whole"] = [participants.whole.get(target, "") for target in table["target"]]
+    table["whole"] = [participants.class_columns.get(target, "") for target in table["target"]]
     columns = list(PREDICTED)
-    if participants.whole:
+    if participants.class_columns:
         columns.append("whole")
     if participants.trained_on:
         columns.append("training_mean")
@@ -96,7 +119,9 @@ def predict_permuted_targets(
     features : FeatureSet
         Prepared.
     participants : Participants
+        With targets, covariates and folds.
     protocol : Protocol
+        With the number of permutations and their seed.
 
     Returns
     -------
@@ -107,25 +132,18 @@ def predict_permuted_targets(
         null = null_correlations(
             features.model,
             features,
-            folds=participants.folds[0],
+            participants.without(features.missing).targets,
+            participants.folds[0],
             n_permutations=protocol.n_permutations,
             seed=protocol.seed,
             groups=participants.groups,
             blocks=participants.sites,
-            **_targets_and_covariates(features, participants),
+            order=participants.order,
+            covariates=participants.covariates if features.removes_covariates else None,
+            class_columns=participants.class_columns,
         )
     parts = [pd.DataFrame({"target": name, "r": values}) for name, values in null.items()]
     return pd.concat(parts, ignore_index=True)
-
-
-def _targets_and_covariates(features: FeatureSet, participants: Participants) -> dict[str, Any]:
-    """What predictions of targets, permuted or not, are made with."""
-    return {
-        "targets": participants.without(features.missing).targets,
-        "covariates": participants.covariates if features.removes_covariates else None,
-        "order": participants.order,
-        "whole": participants.whole,
-    }
 
 
 def out_of_fold_predictions(
@@ -137,46 +155,50 @@ def out_of_fold_predictions(
     groups: Any = None,
     covariates: pd.DataFrame | None = None,
     order: np.ndarray | None = None,
-    whole: Mapping[str, str] | None = None,
+    class_columns: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Predict every participant by a model that has not seen them.
 
     Parameters
     ----------
     model : estimator
-        Anything with `fit(X, y)` and `predict(X)`; a new copy is fitted in each fold. One that says (by scikit-learn's
-        tag) that it takes several targets gets them at once. `groups` and `strata` are passed on if `fit` takes them.
+        Anything with `fit(X, y)` and `predict(X)`; a new copy is fitted in each fold. One that says
+        (by scikit-learn's tag) that it takes several targets gets them at once. `groups` and
+        `strata` are passed on if `fit` takes them.
     features : FeatureSet
         Gives the features of the training and test participants of each fold.
     targets : DataFrame
         (n, T) numbers. A missing value drops that participant for that target only.
     folds : (n,) integers
-        Test fold of each participant; `folds.NO_FOLD` for participants who are left out, `folds.ONLY_TRAINED_ON` for
-        those who are never tested.
+        Test fold of each participant; `folds.NO_FOLD` for participants who are left out,
+        `folds.ONLY_TRAINED_ON` for those who are never tested.
     groups : (n,) labels, optional
-        Kept whole when the model makes inner folds.
+        Kept together when the model makes inner folds.
     covariates : DataFrame, optional
         (n, p). Regressed from each target (never a target from itself) with training coefficients.
     order : (n,) positions, optional
         In which participants are given to the model; by position by default.
-    whole : mapping, optional
-        Of targets that are one class against all others: the column of classes, which must not be looked at either.
+    class_columns : mapping, optional
+        Of targets that are one class against all others: the column of classes, which must not be
+        read either.
 
     Returns
     -------
     DataFrame
-        Columns position, target, fold, observed (after covariates), predicted, observed_raw, training_mean.
+        Columns position, target, fold, observed (after covariates), predicted, observed_raw,
+        training_mean.
     """
     parts = []
-    for task in fold_tasks(features, targets, folds, covariates, order, whole):
+    for task in fold_tasks(features, targets, folds, covariates, order, class_columns):
         predicted = fit_and_predict(model, task, task.values[task.train], groups)  # (test, T)
         for i, name in enumerate(task.names):
             wrong = ~np.isfinite(predicted[:, i])
             if wrong.any():
                 raise ParticipantError(
                     task.test[wrong],
-                    f"The predictions of {name} in fold {task.fold} are missing or infinite for {{people}}, expected "
-                    "numbers. Check the features of these participants and the settings of the model.",
+                    f"The predictions of {name} in fold {task.fold} are missing or infinite for "
+                    "{people}, expected numbers. Check the features of these participants and the "
+                    "settings of the model.",
                 )
             part = pd.DataFrame(
                 {
@@ -207,20 +229,28 @@ def null_correlations(
     blocks: Any = None,
     order: np.ndarray | None = None,
     covariates: pd.DataFrame | None = None,
-    whole: Mapping[str, str] | None = None,
+    class_columns: Mapping[str, str] | None = None,
 ) -> dict[str, np.ndarray]:
     """Concatenated r of each target after permuting what is left of it after covariates.
 
-    Values are exchanged within outer folds (which keeps the folds stratified and the null unbiased), within `blocks`
-    (sites) and, with `groups`, by whole families of equal size. All permutations share a fold's decomposition. Other
-    parameters are those of `out_of_fold_predictions`.
+    Values are exchanged within outer folds (which keeps the folds stratified and the null
+    unbiased), within `blocks` (sites) and, with `groups`, by whole families of equal size. All
+    permutations share a fold's decomposition.
 
     Parameters
     ----------
+    model, features, targets, folds
+        As in `out_of_fold_predictions`.
     n_permutations : int
+        Permutations of each target.
     seed : int
         Of the permutations.
+    groups : (n,) labels, optional
+        Families, which change places together; also kept together in inner folds.
     blocks : (n,) labels, optional
+        Values are exchanged within them.
+    order, covariates, class_columns
+        As in `out_of_fold_predictions`.
 
     Returns
     -------
@@ -236,9 +266,10 @@ def null_correlations(
     families = None if groups is None else np.asarray(groups, object)[order]
     drawn_for = b""
     shuffle = np.empty((0, n), int)
-    for task in fold_tasks(features, targets, folds, covariates, order, whole):
+    for task in fold_tasks(features, targets, folds, covariates, order, class_columns):
         used = np.isin(np.arange(n), np.concatenate([task.train, task.test]))
-        # drawn once for all folds of targets that the same participants have, as if they stood in this order
+        # one draw serves all folds of targets that the same participants have; it is made of the
+        # participants in `order`
         if used.tobytes() != drawn_for:
             block = pd.DataFrame(
                 {"fold": folds, "used": used, "block": 0 if blocks is None else blocks}
@@ -271,16 +302,27 @@ def fold_tasks(
     folds: np.ndarray,
     covariates: pd.DataFrame | None = None,
     order: np.ndarray | None = None,
-    whole: Mapping[str, str] | None = None,
+    class_columns: Mapping[str, str] | None = None,
 ) -> Iterator[FoldTask]:
-    """Yield one task for each fold and each set of targets that can share features and training participants."""
+    """Yield one task for each fold and each set of targets that share features and participants.
+
+    Parameters
+    ----------
+    features, targets, folds, covariates, order, class_columns
+        As in `out_of_fold_predictions`.
+
+    Yields
+    ------
+    FoldTask
+        With features that were learned from its training participants.
+    """
     raw = targets.to_numpy(float)  # (n, T)
     folds = np.asarray(folds)
     order = np.arange(len(raw)) if order is None else order
     # of each target, the column of the participants table that it comes from
-    source_columns = [(whole or {}).get(str(name), str(name)) for name in targets.columns]
+    source_columns = [(class_columns or {}).get(str(name), str(name)) for name in targets]
     labels = np.unique(folds[folds >= 0])
-    shared = sharing(raw, source_columns, features.columns)
+    shared = group_targets(raw, source_columns, features.columns)
     pairs = [(fold, columns) for columns in shared for fold in labels]
     for fold, columns in progress_bar(pairs, label="cross-validation", unit="folds"):
         usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
@@ -292,7 +334,7 @@ def fold_tasks(
             continue
         values = np.full((len(raw), len(columns)), np.nan)
         for i, column in enumerate(columns):
-            values[:, i], _ = without_covariates(
+            values[:, i], _ = remove_covariates(
                 raw[:, column], source_columns[column], train, test, covariates
             )
         strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
@@ -311,7 +353,24 @@ def fold_tasks(
 def fit_and_predict(
     model: Any, task: FoldTask, values: np.ndarray, groups: Any = None
 ) -> np.ndarray:
-    """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
+    """Fit a fresh copy of the model and predict the test participants.
+
+    Parameters
+    ----------
+    model : estimator
+        As in `out_of_fold_predictions`.
+    task : FoldTask
+        Features and strata of the fold.
+    values : (train, T) array
+        What is fitted: targets, or permutations of one.
+    groups : (n,) labels, optional
+        Kept together when the model makes inner folds.
+
+    Returns
+    -------
+    (test, T) array
+        The predictions.
+    """
     options = {}
     if task.strata is not None and has_fit_parameter(model, "strata"):
         options["strata"] = task.strata
@@ -329,7 +388,7 @@ def fit_and_predict(
     return np.column_stack(parts)
 
 
-def sharing(
+def group_targets(
     raw: np.ndarray, names: list[str], columns_read: Collection[str] = ()
 ) -> list[list[int]]:
     """Group targets that share training participants and features.
@@ -340,8 +399,9 @@ def sharing(
         Targets; two can share when the same participants have them.
     names : list of str
         The column of the participants table that each comes from.
-    columns_read : names of columns
-        Those that features are made with: such a target is predicted alone, from features made without it.
+    columns_read : collection of str
+        Those that features are made with: such a target is predicted alone, from features made
+        without it.
 
     Returns
     -------
@@ -355,10 +415,29 @@ def sharing(
     return list(shared.values())
 
 
-def without_covariates(
+def remove_covariates(
     raw: np.ndarray, name: str, train: np.ndarray, test: np.ndarray, covariates: pd.DataFrame | None
 ) -> tuple[np.ndarray, CovariateRegression | None]:
-    """What is left of a target, (n,), missing outside train and test, and the regression, fitted on train."""
+    """Remove covariates from a target, with coefficients of the training participants.
+
+    Parameters
+    ----------
+    raw : (n,) array
+        The target.
+    name : str
+        Its column: a target is never its own covariate.
+    train, test : (k,) integers
+        Positions of participants.
+    covariates : DataFrame, optional
+        (n, p). Without them the target stays as it is.
+
+    Returns
+    -------
+    values : (n,) array
+        What is left; NaN outside `train` and `test`.
+    regression : CovariateRegression or None
+        What was fitted on `train`.
+    """
     values = np.full(len(raw), np.nan)
     both = np.concatenate([train, test])
     table = None if covariates is None else covariates.drop(columns=name, errors="ignore")
@@ -366,14 +445,15 @@ def without_covariates(
         values[both] = raw[both]
         return values, None
     regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
-    left = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
-    left[np.abs(left) < 1e-10 * raw[train].std()] = 0.0  # rounding error is nothing to predict
-    values[both] = left
+    residuals = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
+    # rounding error is nothing to predict
+    residuals[np.abs(residuals) < 1e-10 * raw[train].std()] = 0.0
+    values[both] = residuals
     return values, regression
 
 
 def _warn_of_constant_predictions(table: pd.DataFrame, name: str) -> None:
-    """Say of which targets predictions are constant within folds: r then only compares means of folds."""
+    """Warn of targets whose predictions are constant within folds: r then compares their means."""
     by_fold = table.groupby(["target", "repeat", "fold"], sort=False)["predicted"]
     folds = by_fold.agg(["size", "min", "max"])
     spread = (folds["max"] - folds["min"])[folds["size"] > 1].groupby("target", sort=False).max()
@@ -382,8 +462,8 @@ def _warn_of_constant_predictions(table: pd.DataFrame, name: str) -> None:
     constant = [str(target) for target in spread.index if spread[target] <= least[target]]
     if constant:
         warnings.warn(
-            f"{name}: everyone in a fold is predicted to be alike in {listed(constant)}; the features say nothing of "
-            "it, and its r only compares means of folds.",
+            f"{name}: predictions of {listed(constant)} are constant within folds: the features "
+            "carry no information on it, and its r only compares means of folds.",
             NerveWarning,
             stacklevel=3,
         )

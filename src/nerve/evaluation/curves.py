@@ -14,8 +14,8 @@ from nerve.evaluation.bootstrap import correlation, weighted_auc
 from nerve.evaluation.cross_validation import (
     FoldTask,
     fit_and_predict,
-    sharing,
-    without_covariates,
+    group_targets,
+    remove_covariates,
 )
 from nerve.evaluation.feature_sets import FeatureSet
 from nerve.evaluation.folds import group_codes, strata_of
@@ -63,7 +63,9 @@ def learning_curve(
     model = features.model
     participants = participants.without(features.missing)
     names = [str(name) for name in participants.targets]
-    columns = [participants.whole.get(name, name) for name in names]  # of the participants table
+    columns = [
+        participants.class_columns.get(name, name) for name in names
+    ]  # of the participants table
     raw = participants.targets.to_numpy(float)  # (n, T)
     covariates = participants.covariates if features.removes_covariates else None
     precomputed = getattr(model, "kernel", "") == "precomputed"
@@ -80,7 +82,7 @@ def learning_curve(
                     left, right = _rows(pool_features, first), test_features
                     if precomputed:  # a kernel has a column for each of the pool
                         left, right = left[:, first], right[:, first]
-                    values, _ = without_covariates(
+                    values, _ = remove_covariates(
                         raw[:, target], columns[target], train, draw.test, covariates
                     )
                     task = FoldTask(
@@ -106,7 +108,7 @@ def draws(participants: Participants, protocol: Protocol) -> list[Draw]:
     """All draws: they depend on who has which target and on nothing else, so that every row meets the same."""
     raw = participants.targets.to_numpy(float)
     found: list[Draw] = []
-    for targets in sharing(raw, [str(name) for name in participants.targets]):
+    for targets in group_targets(raw, [str(name) for name in participants.targets]):
         found += _draws_of_targets(targets, participants, protocol)
     return found
 
@@ -114,12 +116,14 @@ def draws(participants: Participants, protocol: Protocol) -> list[Draw]:
 def _draws_that_share_features(
     participants: Participants, protocol: Protocol, features: FeatureSet
 ) -> list[tuple[Draw, list[int]]]:
-    """Each draw with those of its targets that can share features: see `cross_validation.sharing`."""
+    """Each draw with those of its targets that can share features: see `cross_validation.group_targets`."""
     raw = participants.targets.to_numpy(float)
-    columns = [participants.whole.get(str(name), str(name)) for name in participants.targets]
+    columns = [
+        participants.class_columns.get(str(name), str(name)) for name in participants.targets
+    ]
     found = []
     for draw in draws(participants, protocol):
-        for places in sharing(
+        for places in group_targets(
             raw[:, draw.targets], [columns[i] for i in draw.targets], features.columns
         ):
             found.append((draw, [draw.targets[place] for place in places]))

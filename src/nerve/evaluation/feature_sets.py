@@ -1,8 +1,9 @@
-"""What a row predicts from. One verb, `FeatureSet.split`: features of training and test participants.
+"""What a row predicts from. `FeatureSet.split` gives features of training and test participants.
 
-Whatever a feature set learns on the way (components, an encoder, harmonisation, regression of covariates) it learns
-from the training participants that `split` is given. What depends on nobody else, such as a kernel, is computed once, by
-`prepare`. `make_feature_sets` recognises what users call features: an array, a table, a file, "raw", an estimator.
+Whatever a feature set learns on the way (components, an encoder, harmonisation, regression of
+covariates) it learns from the training participants that `split` is given. What does not depend on
+who is in training, such as a kernel, is computed once, by `prepare`. `make_feature_sets` recognises
+what users call features: an array, a table, a file, "raw", an estimator.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram
 from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
 
-_as_float = partial(np.asarray, dtype=float)
-
 
 @dataclass
-class FeatureSet:
-    """What one row predicts from, and what is known of it. Subclasses say where the numbers come from.
+class FeatureSet:  # numpydoc ignore=PR02
+    """What one row predicts from, and what is known of it.
+
+    Subclasses say where the numbers come from.
 
     Parameters
     ----------
@@ -86,9 +87,11 @@ class FeatureSet:
         Parameters
         ----------
         cohort : Cohort
+            Whose participants are evaluated.
         participants : Participants
             What `prepare_participants` made of the cohort.
         protocol : Protocol
+            With the kernel, and the adjustments of features.
 
         Returns
         -------
@@ -109,52 +112,52 @@ class FeatureSet:
     def split(
         self, train: np.ndarray, test: np.ndarray, targets: Sequence[str] = ()
     ) -> tuple[Any, Any]:
-        """Features of training and of test participants, with whatever is learned learned from the former.
+        """Features of training and of test participants; all learning is from the former.
 
         Parameters
         ----------
         train, test : (k,) integers
             Positions of participants.
-        targets : names of columns
-            What is predicted: none of these columns may be looked at.
+        targets : sequence of str
+            Columns that are predicted, and must not be read.
 
         Returns
         -------
-        tuple
-            Features of `train`, features of `test`: what `model` takes.
+        training_features, test_features : object
+            What `model` takes.
         """
-        left, right = self._split_unadjusted(train, test)
+        training_features, test_features = self._split_unadjusted(train, test)
         for step in self.steps:
-            fitted = step.without(targets).fit(left, self.table.iloc[train])
-            left = fitted.transform(left, self.table.iloc[train])
-            right = fitted.transform(right, self.table.iloc[test])
-        return left, right
+            fitted = step.without(targets).fit(training_features, self.table.iloc[train])
+            training_features = fitted.transform(training_features, self.table.iloc[train])
+            test_features = fitted.transform(test_features, self.table.iloc[test])
+        return training_features, test_features
 
     def _split_unadjusted(self, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
         raise NotImplementedError
 
     def width(self, cohort: Cohort, protocol: Protocol) -> int:
-        """Numbers per participant; 0 where they are not known before training."""
+        """Numbers per participant; 0 where this is not known before training."""
         return 0
 
 
 @dataclass
 class RawFC(FeatureSet):
-    """The entries of FC above the diagonal: they do not depend on who is in training.
+    """The entries of FC above the diagonal, which do not depend on who is in training.
 
     Attributes
     ----------
     values : (n, d) array, optional
-        Everyone's numbers.
+        Numbers of all participants.
     kernel : (n, n) array, optional
-        Instead of the numbers, the kernel of everyone with everyone, where that is smaller.
+        Instead of the numbers, the kernel of all participants, where that is smaller.
     """
 
     values: np.ndarray | None = None
     kernel: np.ndarray | None = None
 
     def read(self, cohort: Cohort, rows: np.ndarray) -> np.ndarray:
-        """Numbers of some participants, (rows, d); a large cohort is never read as a whole."""
+        """Numbers of the participants at `rows`, (rows, d); a large cohort is read in parts."""
         return cohort.inputs("upper", rows)
 
     def prepare(self, cohort: Cohort, participants: Participants, protocol: Protocol) -> Self:
@@ -171,7 +174,7 @@ class RawFC(FeatureSet):
             _check_finite(diagonal, participants.ids, ["connectivity"], self.name)
             self.model.set_params(kernel="precomputed")
         else:
-            self.values = self._everyone(cohort, participants)
+            self.values = self._read_all(cohort, participants)
         return self
 
     def _split_unadjusted(
@@ -187,7 +190,7 @@ class RawFC(FeatureSet):
         """Columns of what is read."""
         return int(self.read(cohort, np.arange(1)).shape[1])
 
-    def _everyone(self, cohort: Cohort, participants: Participants) -> np.ndarray:
+    def _read_all(self, cohort: Cohort, participants: Participants) -> np.ndarray:
         values = self.read(cohort, np.arange(len(cohort)))  # (n, d)
         _check_finite(values, participants.ids, None, "connectivity")
         return values
@@ -200,8 +203,10 @@ class PrincipalComponents(RawFC):
     Attributes
     ----------
     products : (n, n) array, optional
-        Inner products of everyone's FC, X Xᵀ; not used where features are adjusted in each fold.
+        Inner products of the FC of all participants, X Xᵀ; not used where features are adjusted in
+        each fold.
     n_components : int
+        Components that are kept.
     """
 
     scope: str = "train_folds"
@@ -213,9 +218,10 @@ class PrincipalComponents(RawFC):
         FeatureSet.prepare(self, cohort, participants, protocol)
         self.n_components = protocol.n_components
         if self.steps:
-            self.values = self._everyone(cohort, participants)
+            self.values = self._read_all(cohort, participants)
         else:
-            self.products = blockwise_gram(partial(self.read, cohort), len(cohort), _as_float)
+            as_float = partial(np.asarray, dtype=float)
+            self.products = blockwise_gram(partial(self.read, cohort), len(cohort), as_float)
             diagonal = np.diagonal(self.products)[:, None]
             _check_finite(diagonal, participants.ids, ["connectivity"], self.name)
         return self
@@ -225,14 +231,15 @@ class PrincipalComponents(RawFC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores on the first components of the training participants."""
         if self.products is not None:
-            return component_scores(self.products, train, test, self.n_components)
-        left, right = super().split(train, test, targets)
-        both = np.concatenate([left, right])
-        first, second = np.arange(len(train)), np.arange(len(train), len(both))
-        return component_scores(both @ both.T, first, second, self.n_components)
+            return _component_scores(self.products, train, test, self.n_components)
+        both = np.concatenate(super().split(train, test, targets))  # (train + test, d)
+        positions = np.arange(len(both))
+        return _component_scores(
+            both @ both.T, positions[: len(train)], positions[len(train) :], self.n_components
+        )
 
     def width(self, cohort: Cohort, protocol: Protocol) -> int:
-        """As many as were asked for."""
+        """The number of components that was asked for."""
         return protocol.n_components
 
 
@@ -280,8 +287,8 @@ class CovariatesAlone(FeatureSet):
 
 
 @dataclass
-class LearnedInFolds(FeatureSet):
-    """What an encoder gives that is fitted, without labels, on the training participants of each fold.
+class LearnedInFolds(FeatureSet):  # numpydoc ignore=PR02
+    """Features of an encoder that is fitted, without labels, on the training fold.
 
     Parameters
     ----------
@@ -302,16 +309,16 @@ class LearnedInFolds(FeatureSet):
 
     def _split_unadjusted(self, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
         encoder = self.fit(self.cohort.subset(train))
-        left = encoder.transform(self.cohort.subset(train))
-        right = encoder.transform(self.cohort.subset(test))
+        training_features = encoder.transform(self.cohort.subset(train))
+        test_features = encoder.transform(self.cohort.subset(test))
         self.adapted = getattr(encoder, "adapted_", "") or self.adapted
         # tokens (n, patches, d) become one long row per participant
-        return left.reshape(len(left), -1), right.reshape(len(right), -1)
+        return training_features.reshape(len(train), -1), test_features.reshape(len(test), -1)
 
 
 @dataclass
-class TrainedInFolds(LearnedInFolds):
-    """A method that is trained with the target on the training participants of each fold, and predicts itself.
+class TrainedInFolds(LearnedInFolds):  # numpydoc ignore=PR02
+    """A method that is trained with the target on the training fold, and predicts itself.
 
     Parameters
     ----------
@@ -332,7 +339,7 @@ class TrainedInFolds(LearnedInFolds):
 
 
 class FitInFold(BaseEstimator):
-    """A supervised method made anew in each fold, which tells its feature set what it had to substitute.
+    """A supervised method made anew in each fold; its feature set records what it substituted.
 
     Parameters
     ----------
@@ -350,7 +357,22 @@ class FitInFold(BaseEstimator):
         return self
 
     def fit(self, X: Cohort, y: np.ndarray, groups: Any = None) -> FitInFold:
-        """Fit a new one to the training participants of a fold; `groups` stay whole in its validation."""
+        """Fit a new method to the training participants of a fold.
+
+        Parameters
+        ----------
+        X : Cohort
+            The training participants.
+        y : (n,) array
+            Their target.
+        groups : (n,) labels, optional
+            Kept together when participants are held out for validation.
+
+        Returns
+        -------
+        FitInFold
+            This estimator.
+        """
         self.fitted_ = self.make().fit(X, y, groups=groups)
         return self
 
@@ -375,46 +397,24 @@ def ridge_of(protocol: Protocol) -> KernelRidge:
     )
 
 
-def component_scores(
-    products: np.ndarray, train: np.ndarray, test: np.ndarray, n_components: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Scores on the first components of the training participants, from inner products.
-
-    With G the centred products of training participants, G = U S² Uᵀ: scores are G_x U / S, for the centred products
-    G_x of anyone with them. They are `turned`, so that the correlation kernel takes no arbitrary direction away.
+def make_feature_sets(features: Any, cohort: Cohort, name: str | None = None) -> list[FeatureSet]:
+    """All feature sets that were asked for.
 
     Parameters
     ----------
-    products : (n, n) array
-        X Xᵀ.
-    train, test : (k,) integers
-        Positions of participants.
-    n_components : int
+    features : object
+        What `make_feature_set` takes; a mapping from names to such, or a list of names and files,
+        gives several.
+    cohort : Cohort
+        Whose participants they are of.
+    name : str, optional
+        What a single one is called.
 
     Returns
     -------
-    tuple
-        Scores (train, k + 1) and (test, k + 1).
+    list of FeatureSet
+        Not prepared.
     """
-    average = products[np.ix_(train, train)].mean(axis=0, dtype=float)
-
-    def centred(rows: np.ndarray) -> np.ndarray:
-        part = np.asarray(products[np.ix_(rows, train)], float)
-        return part - part.mean(axis=1, keepdims=True) - average + average.mean()
-
-    n = len(train)
-    k = min(n_components, n - 1)
-    values, vectors = decomposed(centred(train), driver="evr", subset_by_index=[n - k, n - 1])
-    rounding_of_centring = 1e-15 * n * np.abs(products[train, train]).max()
-    kept = values > max(values[-1] * 1e-10, rounding_of_centring)
-    if not kept.any():  # everybody is alike: one component, of zeros
-        return np.zeros((len(train), 1)), np.zeros((len(test), 1))
-    onto = turned((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])  # (train, k + 1)
-    return centred(train) @ onto, centred(test) @ onto
-
-
-def make_feature_sets(features: Any, cohort: Cohort, name: str | None = None) -> list[FeatureSet]:
-    """All the sets that were asked for; a mapping or a list of several gives several."""
     if isinstance(features, Mapping):
         return [make_feature_set(value, cohort, str(key)) for key, value in features.items()]
     several = isinstance(features, (list, tuple)) and len(features) > 0
@@ -426,49 +426,90 @@ def make_feature_sets(features: Any, cohort: Cohort, name: str | None = None) ->
 def make_feature_set(
     features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated"
 ) -> FeatureSet:
-    """Recognise what was given; see `nerve.evaluate`."""
-    nobody = np.zeros(len(cohort), bool)
+    """Recognise what a user calls features.
+
+    Parameters
+    ----------
+    features : object
+        A feature set, a name of `NAMED`, an estimator with `fit` and `predict` or `transform`, an
+        array with one row per participant, a table with participant_id, or a file of one.
+    cohort : Cohort
+        Whose participants they are of.
+    name : str, optional
+        What it is called.
+    scope : str
+        Whom numbers had seen: a name of `rows.SCOPES`.
+
+    Returns
+    -------
+    FeatureSet
+        Not prepared.
+    """
     if isinstance(features, FeatureSet):
         return features
+    none_missing = np.zeros(len(cohort), bool)
     if isinstance(features, str) and features in NAMED:
-        return NAMED[features](name or features, nobody)
+        return NAMED[features](name or features, none_missing)
     if hasattr(features, "fit") and hasattr(features, "predict"):
-        return TrainedInFolds(name or type(features).__name__, nobody, estimator=features)
+        return TrainedInFolds(name or type(features).__name__, none_missing, estimator=features)
     if hasattr(features, "fit") and hasattr(features, "transform"):
 
         def fit(training: Cohort) -> Any:
             return clone(features).fit(training)
 
-        return LearnedInFolds(name or type(features).__name__, nobody, fit=fit)
+        return LearnedInFolds(name or type(features).__name__, none_missing, fit=fit)
     if isinstance(features, (str, os.PathLike)):
         return _from_file(Path(features), cohort, name, scope)
     if isinstance(features, pd.DataFrame):
         return _from_table(features, cohort, name or "features", "the features table", scope)
     matrix = np.asarray(features)
     if matrix.dtype.kind not in "fiub":
-        wanted = f"numbers, a table, a file or one of {listed(NAMED)}"
-        raise problem("features", f"an array of {matrix.dtype}", expected=wanted)
+        expected = f"numbers, a table, a file or one of {listed(NAMED)}"
+        raise problem("features", f"an array of {matrix.dtype}", expected=expected)
     if matrix.ndim < 2 or len(matrix) != len(cohort):
-        wanted = f"one row for each of the {len(cohort)} participants of {cohort.name!r}"
-        raise problem("features", f"an array of shape {matrix.shape}", expected=wanted)
-    matrix = matrix.reshape(
-        len(matrix), -1
-    )  # tokens (n, patches, d) become one long row per participant
-    _check_finite(matrix, cohort.participants["participant_id"].to_numpy(object), None, "features")
-    return GivenNumbers(name or "features", nobody, scope=scope, values=_in_range(matrix))
+        expected = f"one row for each of the {len(cohort)} participants of {cohort.name!r}"
+        raise problem("features", f"an array of shape {matrix.shape}", expected=expected)
+    # tokens (n, patches, d) become one long row per participant
+    matrix = matrix.reshape(len(matrix), -1)
+    ids = cohort.participants["participant_id"].to_numpy(object)
+    _check_finite(matrix, ids, None, "features")
+    return GivenNumbers(name or "features", none_missing, scope=scope, values=_in_range(matrix))
+
+
+def _component_scores(
+    products: np.ndarray, train: np.ndarray, test: np.ndarray, n_components: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores on the first components of the training participants, from inner products X Xᵀ.
+
+    With G the centred products of training participants, G = U S² Uᵀ: scores are G_x U / S, for the
+    centred products G_x of anyone with them. They are `turned`, so that the correlation kernel
+    takes no arbitrary direction away. Scores are (train, k + 1) and (test, k + 1).
+    """
+    average = products[np.ix_(train, train)].mean(axis=0, dtype=float)
+
+    def centre(rows: np.ndarray) -> np.ndarray:
+        part = np.asarray(products[np.ix_(rows, train)], float)
+        return part - part.mean(axis=1, keepdims=True) - average + average.mean()
+
+    n = len(train)
+    k = min(n_components, n - 1)
+    values, vectors = decomposed(centre(train), driver="evr", subset_by_index=[n - k, n - 1])
+    rounding_of_centring = 1e-15 * n * np.abs(products[train, train]).max()
+    kept = values > max(values[-1] * 1e-10, rounding_of_centring)
+    if not kept.any():
+        # all participants are alike: one component, of zeros
+        return np.zeros((len(train), 1)), np.zeros((len(test), 1))
+    onto = turned((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])  # (train, k + 1)
+    return centre(train) @ onto, centre(test) @ onto
 
 
 def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> FeatureSet:
     if not path.is_file():
-        found, near = (
-            "there is no such file, and it is no named feature set",
-            did_you_mean(str(path), NAMED).strip(),
-        )
         raise problem(
             path,
-            found,
+            "there is no such file, and it is no named feature set",
             expected=f"one of {listed(NAMED)}, or a table with participant_id",
-            remedy=near,
+            remedy=did_you_mean(str(path), NAMED).strip(),
         )
     if path.suffix == ".npy":
         array = open_npy(path, "Write it again, as one array of numbers.")
@@ -486,66 +527,74 @@ def _from_table(
             "there is no column 'participant_id'",
             remedy="Add one, so that rows can be matched.",
         )
-    ids, values = table["participant_id"].astype(str), table.drop(columns="participant_id")
-    if len(twice := ids[ids.duplicated()].unique()):
+    ids = table["participant_id"].astype(str)
+    values = table.drop(columns="participant_id")
+    repeated = ids[ids.duplicated()].unique()
+    if len(repeated):
         raise problem(
-            where, f"{listed(twice, most=4)} occur twice", expected="one row per participant"
+            where, f"{listed(repeated, most=4)} occur twice", expected="one row per participant"
         )
-    if words := [column for column in values if not pd.api.types.is_numeric_dtype(values[column])]:
-        found = f"column {listed(words, most=3)} is not numeric"
-        raise problem(where, found, expected="numbers in every feature column")
+    words = [column for column in values if not pd.api.types.is_numeric_dtype(values[column])]
+    if words:
+        raise problem(
+            where,
+            f"column {listed(words, most=3)} is not numeric",
+            expected="numbers in every feature column",
+        )
     if values.shape[1] == 0:
         raise problem(
             where, "there are no feature columns", expected="numbers beside participant_id"
         )
     _check_finite(values.to_numpy(float), ids.to_numpy(object), list(values.columns), where)
     participants = cohort.participants["participant_id"]
-    missing, unknown = ~participants.isin(ids).to_numpy(), ids[~ids.isin(participants)]
+    missing = ~participants.isin(ids).to_numpy()
+    unknown = ids[~ids.isin(participants)]
     if missing.all():
         both = f"it has {listed(ids, most=3)}, {cohort.name!r} has {listed(participants, most=3)}"
         raise problem(
             where, f"no participant_id matches ({both})", remedy="Check how the ids are written."
         )
     matrix = values.set_index(ids).reindex(participants).to_numpy(float, copy=True)
-    matrix[missing] = matrix[~missing][
-        0
-    ]  # never read: these participants have no targets in this set
-    said = {
-        f"{missing.sum()} of {len(missing)} participants are left out (no features)": participants[
-            missing
-        ],
-        f"{len(unknown)} rows belong to nobody in the cohort and are not used": unknown,
-    }
-    notes = tuple(Note.about(f"{name}: {what}", who) for what, who in said.items() if len(who))
-    return GivenNumbers(name, missing, notes, scope, values=_in_range(matrix))
+    # any numbers will do: these participants have no targets in this feature set
+    matrix[missing] = matrix[~missing][0]
+    notes = []
+    if missing.any():
+        sentence = f"{missing.sum()} of {len(missing)} participants are left out (no features)"
+        notes.append(Note.about(f"{name}: {sentence}", participants[missing]))
+    if len(unknown):
+        sentence = f"{len(unknown)} rows belong to nobody in the cohort and are not used"
+        notes.append(Note.about(f"{name}: {sentence}", unknown))
+    return GivenNumbers(name, missing, tuple(notes), scope, values=_in_range(matrix))
 
 
 def _in_range(matrix: np.ndarray) -> np.ndarray:
-    """The features, in other units if their squares could not be computed: no kernel here depends on the units."""
+    """The features, in other units if their squares could overflow: no kernel depends on units."""
     largest = float(np.abs(matrix).max(initial=0.0))
-    return matrix if largest == 0.0 or 1e-75 < largest < 1e75 else matrix / largest
+    if largest == 0.0 or 1e-75 < largest < 1e75:
+        return matrix
+    return matrix / largest
 
 
 def _check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, where: object) -> None:
     bad = ~np.isfinite(matrix)
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        named = f"column {columns[column]!r}" if columns else f"feature {column}"
-        so_many = f"so for {bad.any(axis=1).sum()} of {len(bad)} participants"
-        found = f"{named} of {ids[row]} is missing or infinite ({so_many}), expected a number for every feature"
-        raise problem(where, found, remedy="Leave those participants out, or fill the values in.")
+        feature = f"column {columns[column]!r}" if columns else f"feature {column}"
+        count = f"so for {bad.any(axis=1).sum()} of {len(bad)} participants"
+        raise problem(
+            where,
+            f"{feature} of {ids[row]} is missing or infinite ({count})",
+            expected="a number for every feature",
+            remedy="Leave those participants out, or fill the values in.",
+        )
 
 
 def _adjustment_steps(protocol: Protocol) -> list[Any]:
+    """ComBat and regression of covariates, where the protocol asks for them."""
     steps: list[Any] = []
     if protocol.combat:
-        steps.append(
-            ComBat(
-                str(protocol.site),
-                protocol.preserve,
-                protocol.subset if protocol.combat_on else None,
-            )
-        )
+        subset = protocol.subset if protocol.combat_on else None
+        steps.append(ComBat(str(protocol.site), protocol.preserve, subset))
     if protocol.regress_features and protocol.covariates:
         steps.append(FeatureRegression(protocol.covariates))
     return steps

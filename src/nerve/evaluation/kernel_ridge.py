@@ -1,18 +1,17 @@
-"""Kernel ridge regression as CBIG defines it: functions first, a thin scikit-learn estimator after.
+"""Kernel ridge regression as CBIG defines it, with λ chosen for each target.
 
 With K the kernel among training participants, K_r = K + λI and an unpenalised bias β,
 
     β = (1ᵀ K_r⁻¹ 1)⁻¹ 1ᵀ K_r⁻¹ y,     α = K_r⁻¹ (y − β1),     prediction = K_test α + β.
 
-The bias takes up what training participants have in common. With P = I − 11ᵀ/n, which centres, the same α is
-P (P K P + λI)⁻¹ P y, and β the mean of y less that of K α. One eigendecomposition of P K P serves every λ and every
-target: in its basis the inverse is a division.
+The bias takes up what training participants have in common. With P = I − 11ᵀ/n, which centres, the
+same α is P (P K P + λI)⁻¹ P y, and β the mean of y less that of K α. One eigendecomposition of
+P K P serves every λ and every target: in its basis the inverse is a division.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,125 +24,31 @@ from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squar
 from nerve.evaluation.krylov import Krylov, lanczos_is_cheaper
 from nerve.evaluation.protocol import KERNELS, LAMBDAS
 
-ROUNDING = 1e-10  # scores of two λ that differ by less are equal
+# scores of two λ that differ by less are equal
+_ROUNDING = 1e-10
+# numbers that are computed at once for several λ: small problems wait for Python, not for sums
+_NUMBERS_AT_ONCE = 2**20
 
-TOGETHER = (
-    2**20
-)  # numbers of several λ that are worked on at once: small problems wait for Python, not for sums
-
-# place of λ or places of several, label of the inner fold, (fold, T) predictions, for several λ along a first axis
+# place of one λ, label of the inner fold, predictions (fold, T); or a slice of several λ, label,
+# predictions (λ, fold, T)
 HeldOut = Iterator[tuple[Any, Any, np.ndarray]]
-
-
-class Spectrum(NamedTuple):
-    """A centred training kernel in its eigenbasis.
-
-    Two routes to the same predictions: P K P = U diag(values) Uᵀ and rotation = P U, or, for centred rows Z with
-    K = Z Zᵀ and fewer features than participants, ZᵀZ = V diag(values) Vᵀ and rotation = V.
-    """
-
-    values: np.ndarray  # (k,) eigenvalues
-    rotation: np.ndarray  # (n, k) P U, or (d, k) V: takes test rows into the basis
-    largest: float  # eigenvalue before centring, or nearly so: what rounding is measured by
-    rows: np.ndarray | None = None  # (n, d) Z
-
-    @classmethod
-    def of(cls, kernel: np.ndarray, common: float, rows: np.ndarray | None = None) -> Spectrum:
-        """From a centred (n, n) kernel, or ZᵀZ and the centred rows Z; `common` is what centring took away, 1ᵀK1/n."""
-        values, vectors = decomposed(kernel)
-        rotation = vectors - vectors.mean(axis=0) if rows is None else vectors
-        return cls(np.maximum(values, 0.0), rotation, values.max(initial=0.0) + common, rows)
-
-    def coordinates(self, targets: np.ndarray) -> np.ndarray:
-        """(n, T) targets → (k, T) in the basis."""
-        return self.rotation.T @ (targets if self.rows is None else self.rows.T @ targets)
-
-    def damping(self, lambdas: Any) -> np.ndarray:
-        """λ, kept above rounding error: λ = 0 means the limit λ → 0, which exists for singular kernels too."""
-        # nothing to tell participants apart by: any λ gives the mean
-        return np.maximum(lambdas, 1e-10 * self.largest if self.largest > 1e-290 else 1.0)
-
-    def solver(self, targets: np.ndarray) -> Callable[[Any], np.ndarray]:
-        """From one λ for all of the centred (n, T) targets, or one for each, to coefficients (k, T) in the basis.
-
-        (L, 1, 1) of λ give (L, k, T). Predictions are ``test @ rotation @ coefficients``, for test rows or a test
-        kernel.
-        """
-        there = self.values > 1e-13 * self.largest  # elsewhere rows are rounding error
-        coordinates = np.where(there[:, None], self.coordinates(targets), 0.0)
-        return lambda lambdas: coordinates / (self.values[:, None] + self.damping(lambdas))
-
-
-def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: Any) -> np.ndarray:
-    """Predictive coefficient of determination, 1 − SSE / SS around the mean of the *training* targets.
-
-    0 for a target that does not differ from that mean: there is nothing to determine. Predictions may have axes before
-    those of participants and targets.
-    """
-    errors = ((observed - predicted) ** 2).sum(axis=-2)
-    spread = ((observed - training_mean) ** 2).sum(axis=0)
-    return 1.0 - np.divide(
-        errors, spread, out=np.ones_like(errors), where=np.broadcast_to(spread > 0, errors.shape)
-    )
-
-
-def held_out_of_kernel(
-    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any
-) -> HeldOut:
-    """What each fold would be predicted by a model of the others, from the one decomposition of all.
-
-    With A = P (P K P + λI)⁻¹ P, leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
-    """
-    coordinates, damping = spectrum.coordinates(targets), spectrum.damping(lambdas)  # (k, T), (L,)
-    for label in np.unique(folds):
-        some = folds == label
-        rotation = spectrum.rotation[some]  # (fold, k)
-        for places in _together(len(damping), rotation.size + coordinates.size):
-            inverse = 1.0 / (spectrum.values + damping[places, None])  # (l, k)
-            applied = rotation @ (inverse[:, :, None] * coordinates)  # (l, fold, T): (A y)_S
-            half = rotation * np.sqrt(inverse)[:, None]  # (l, fold, k)
-            yield (
-                places,
-                label,
-                targets[some] - np.linalg.solve(half @ half.swapaxes(1, 2), applied),
-            )
-
-
-def _together(n_lambdas: int, numbers: int) -> Iterator[slice]:
-    """Places of as many λ as may be worked on at once, if each takes so many numbers."""
-    step = 1 + TOGETHER // numbers
-    return (slice(start, start + step) for start in range(0, n_lambdas, step))
-
-
-def held_out_of_factor(
-    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any
-) -> HeldOut:
-    """The same for rows Z, one fold after another: ZᵀZ of the others is the sum of theirs, centred."""
-    rows: Any = spectrum.rows
-    grams = {label: rows[folds == label].T @ rows[folds == label] for label in np.unique(folds)}
-    for label in grams:
-        some = folds == label
-        mean, centre = rows[~some].mean(axis=0), targets[~some].mean(axis=0)
-        gram = np.sum([one for other, one in grams.items() if other != label], axis=0)
-        gram -= (~some).sum() * np.multiply.outer(mean, mean)
-        part = Spectrum.of(gram, spectrum.largest, rows[~some] - mean)
-        projected, solve = (rows[some] - mean) @ part.rotation, part.solver(targets[~some] - centre)
-        for places in _together(len(lambdas), projected.size + targets.size):
-            yield places, label, projected @ solve(lambdas[places, None, None]) + centre
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Kernel ridge regression with λ chosen for each target by inner cross-validation.
 
-    Many participants in a kernel are solved by Lanczos' method (`krylov.py`) where a decomposition would take long.
+    The kernel of many participants is solved by Lanczos' method (`krylov.py`) where a decomposition
+    would take long.
 
     Parameters
     ----------
     kernel : {"correlation", "linear", "cosine", "rbf", "precomputed", "rows"}
-        For "precomputed", `fit` takes the (n, n) kernel and `predict` the (m, n) one; for "rows", rows Z with K = Z Zᵀ.
+        For "precomputed", `fit` takes the (n, n) kernel and `predict` the (m, n) one; for "rows",
+        rows Z with K = Z Zᵀ.
     lambdas : sequence of float
         The grid; with one value there is no inner loop.
     n_inner_folds : int
+        Inner folds, by which λ is chosen.
     seed : int
         Of the inner folds.
 
@@ -169,12 +74,10 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         n_inner_folds: int = 5,
         seed: int = 42,
     ) -> None:
-        self.kernel, self.lambdas, self.n_inner_folds, self.seed = (
-            kernel,
-            lambdas,
-            n_inner_folds,
-            seed,
-        )
+        self.kernel = kernel
+        self.lambdas = lambdas
+        self.n_inner_folds = n_inner_folds
+        self.seed = seed
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -186,15 +89,23 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) features or (n, n) kernel
-        y : (n,) or (n, T) targets
+        X : (n, d) or (n, n) array
+            Features, or a kernel.
+        y : (n,) or (n, T) array
+            Targets.
         groups : (n,) labels, optional
-            Kept whole in the inner folds.
+            Kept together in the inner folds.
         strata : (n, S) integers, optional
             What the inner folds are stratified on; quantile bins of `y` by default.
+
+        Returns
+        -------
+        KernelRidge
+            This estimator.
         """
         one_of("kernel", self.kernel, (*KERNELS, "precomputed", "rows"))
-        X, y = _finite(X, "features"), _finite(y, "targets")
+        X = _finite(X, "features")
+        y = _finite(y, "targets")
         targets = y[:, None] if y.ndim == 1 else y  # (n, T)
         require(
             "KernelRidge",
@@ -209,50 +120,72 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "at least 2: use more, or fewer folds",
             ),
         )
+        self.one_target_ = y.ndim == 1
+        self.n_features_in_ = X.shape[1]
         self.training_ = X if self.kernel in ("linear", "rbf") else X[:0]
         if self.kernel == "rbf":
             self.gamma_ = median_gamma(squared_distances(X, X))
-        self.one_target_, self.n_features_in_ = y.ndim == 1, X.shape[1]
-        rows, pairwise = self._rows(X), self.kernel in ("rbf", "precomputed")
-        mean, centre = rows.mean(axis=0), targets.mean(axis=0)
-        common = float(mean.sum() if pairwise else len(rows) * mean @ mean)
-        rows, targets = rows - mean, targets - centre
-        solve = partial(self._solved, common, targets, self._inner_folds(targets, groups, strata))
-        if pairwise:
+
+        rows = self._rows(X)  # (n, d) rows Z with K = Z Zᵀ, or the (n, n) kernel
+        is_kernel = self.kernel in ("rbf", "precomputed")
+        mean = rows.mean(axis=0)
+        target_mean = targets.mean(axis=0)
+        # what centring takes away, 1ᵀK1/n
+        common = float(mean.sum() if is_kernel else len(rows) * mean @ mean)
+        rows = rows - mean
+        targets = targets - target_mean
+        folds = self._inner_folds(targets, groups, strata)
+
+        if is_kernel:
             rows -= rows.mean(axis=1, keepdims=True)  # in place: a kernel of thousands is large
-        if not pairwise and rows.shape[1] >= len(rows):  # the (n, n) kernel is the smaller one
-            self.weights_ = rows.T @ solve(rows @ rows.T, pairwise=True)
+            self.weights_ = self._solve_kernel(rows, common, targets, folds)  # (n, T)
+        elif rows.shape[1] >= len(rows):
+            # the (n, n) kernel is the smaller problem
+            alpha = self._solve_kernel(rows @ rows.T, common, targets, folds)  # (n, T)
+            self.weights_ = rows.T @ alpha  # (d, T)
         else:
-            self.weights_ = solve(rows, pairwise)
-        self.bias_ = centre - mean @ self.weights_
+            self.weights_ = self._solve_rows(rows, common, targets, folds)  # (d, T)
+        self.bias_ = target_mean - mean @ self.weights_
         return self
 
-    def _solved(
-        self,
-        common: float,
-        targets: np.ndarray,
-        folds: np.ndarray,
-        data: np.ndarray,
-        pairwise: bool,
-    ) -> np.ndarray:
-        """What rows, or rows of a test kernel, are multiplied by, (d, T) or (n, T); targets and data are centred."""
-        if pairwise and lanczos_is_cheaper(len(data), targets.shape[1], self.n_inner_folds):
-            krylov = Krylov(data, common, targets, folds)
-            self.lambda_ = self._choose(krylov.held_out, targets, folds)
-            return krylov.solution(self.lambda_)
-        spectrum = (
-            Spectrum.of(data, common) if pairwise else Spectrum.of(data.T @ data, common, data)
-        )
-        held_out = held_out_of_kernel if pairwise else held_out_of_factor
-        self.lambda_ = self._choose(partial(held_out, spectrum, targets, folds), targets, folds)
-        return spectrum.rotation @ spectrum.solver(targets)(self.lambda_)
+    def predict(self, X: Any) -> np.ndarray:
+        """Predictions, (m,) or (m, T) as `y` was."""
+        if not hasattr(self, "weights_"):
+            raise NotFitted("This KernelRidge is not fitted yet. Call fit(X, y) first.")
+        predicted = self._rows(_finite(X, "features")) @ self.weights_ + self.bias_
+        return predicted[:, 0] if self.one_target_ else predicted
+
+    def linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and biases with which an inner-product kernel predicts without training data.
+
+        They apply to the features themselves for the kernel "linear", to `correlation_rows` or
+        `cosine_rows` of them for the two others.
+
+        Returns
+        -------
+        weights : (d, T) array
+            Of features.
+        biases : (T,) array
+            Of targets.
+        """
+        one_of("kernel", self.kernel, ("correlation", "cosine", "linear"))
+        if self.kernel != "linear":
+            return self.weights_, self.bias_
+        # z-scoring is linear: features of zeros and of ones say what it adds and multiplies by
+        zeros_and_ones = np.repeat([[0.0], [1.0]], self.n_features_in_, axis=1)
+        at_zero, at_one = linear_rows(zeros_and_ones, self.training_)
+        weights = (at_one - at_zero)[:, None] * self.weights_
+        return weights, self.bias_ + at_zero @ self.weights_
 
     def _rows(self, X: np.ndarray) -> np.ndarray:
+        """Rows Z with K = Z Zᵀ, or rows of the kernel with training participants."""
         if self.kernel == "linear":
             return linear_rows(X, self.training_)
         if self.kernel == "rbf":
             return np.exp(-self.gamma_ * squared_distances(X, self.training_))
-        return UNIT_ROWS[self.kernel](X) if self.kernel in UNIT_ROWS else X
+        if self.kernel in UNIT_ROWS:
+            return UNIT_ROWS[self.kernel](X)
+        return X
 
     def _inner_folds(self, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
         if len(self.lambdas) == 1:
@@ -262,54 +195,237 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 [strata_of(column, self.n_inner_folds) for column in targets.T]
             )
         return stratified_folds(
-            strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True
+            strata, self.n_inner_folds, groups=groups, seed=self.seed, groups_may_exceed_folds=True
         )
 
-    def _choose(
-        self, held_out: Callable[[Any], HeldOut], targets: np.ndarray, folds: np.ndarray
+    def _solve_kernel(
+        self, kernel: np.ndarray, common: float, targets: np.ndarray, folds: np.ndarray
     ) -> np.ndarray:
+        """Choose λ and solve for α, (n, T), with a centred (n, n) kernel."""
+        grid = np.asarray(self.lambdas, float)
+        if lanczos_is_cheaper(len(kernel), targets.shape[1], self.n_inner_folds):
+            krylov = Krylov(kernel, common, targets, folds)
+            self.lambda_ = self._choose(krylov.held_out(grid), targets, folds)
+            return krylov.solution(self.lambda_)
+        spectrum = Spectrum.of_kernel(kernel, common)
+        held_out = held_out_of_kernel(spectrum, targets, folds, grid)
+        self.lambda_ = self._choose(held_out, targets, folds)
+        return spectrum.rotation @ spectrum.solve(spectrum.coordinates(targets), self.lambda_)
+
+    def _solve_rows(
+        self, rows: np.ndarray, common: float, targets: np.ndarray, folds: np.ndarray
+    ) -> np.ndarray:
+        """Choose λ and solve for weights, (d, T), with centred (n, d) rows Z, K = Z Zᵀ."""
+        grid = np.asarray(self.lambdas, float)
+        spectrum = Spectrum.of_rows(rows, rows.T @ rows, common)
+        held_out = held_out_of_rows(spectrum, targets, folds, grid)
+        self.lambda_ = self._choose(held_out, targets, folds)
+        return spectrum.rotation @ spectrum.solve(spectrum.coordinates(targets), self.lambda_)
+
+    def _choose(self, held_out: HeldOut, targets: np.ndarray, folds: np.ndarray) -> np.ndarray:
+        """The λ of each target with the best score over the inner folds, (T,)."""
         grid = np.asarray(self.lambdas, float)
         if len(grid) == 1:
             return np.repeat(grid, targets.shape[1])
-        means = {label: targets[folds != label].mean(axis=0) for label in np.unique(folds)}
-        self.inner_scores_ = np.zeros(
-            (len(grid), targets.shape[1])
-        )  # averaged over the inner folds
-        for i, label, predicted in held_out(grid):
-            self.inner_scores_[i] += predictive_cod(
-                targets[folds == label], predicted, means[label]
-            ) / len(means)
+        training_means = {}
+        for label in np.unique(folds):
+            training_means[label] = targets[folds != label].mean(axis=0)
+        self.inner_scores_ = np.zeros((len(grid), targets.shape[1]))
+        for places, label, predicted in held_out:
+            scores = predictive_cod(targets[folds == label], predicted, training_means[label])
+            self.inner_scores_[places] += scores / len(training_means)
         best = self.inner_scores_.max(axis=0)
-        tied = self.inner_scores_ >= best - ROUNDING * np.maximum(1.0, np.abs(best))
-        return grid[len(grid) - 1 - tied[::-1].argmax(axis=0)]  # the last: rounding must not decide
+        is_best = self.inner_scores_ >= best - _ROUNDING * np.maximum(1.0, np.abs(best))
+        # the last of equally good ones, so that rounding does not decide
+        return grid[len(grid) - 1 - is_best[::-1].argmax(axis=0)]
 
-    def linear(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (d, T) and biases (T,) with which an inner-product kernel predicts, without training participants.
 
-        They apply to the features themselves for the kernel "linear", to `correlation_rows` or `cosine_rows` of them
-        for the two others.
+def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: Any) -> np.ndarray:
+    """Predictive coefficient of determination: 1 − SSE / SS around the mean of *training* targets.
+
+    0 for a target that does not differ from that mean: there is nothing to determine.
+
+    Parameters
+    ----------
+    observed : (n, T) array
+        Targets of test participants.
+    predicted : (..., n, T) array
+        Their predictions, by one model or by several.
+    training_mean : float or (T,) array
+        Mean of the targets of training participants.
+
+    Returns
+    -------
+    (..., T) array
+        The coefficients.
+    """
+    errors = ((observed - predicted) ** 2).sum(axis=-2)
+    spread = ((observed - training_mean) ** 2).sum(axis=0)
+    varies = np.broadcast_to(spread > 0, errors.shape)
+    return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=varies)
+
+
+class Spectrum(NamedTuple):  # numpydoc ignore=PR02
+    """A centred training kernel in its eigenbasis.
+
+    Two routes lead to the same predictions: P K P = U diag(values) Uᵀ and rotation = P U, or, for
+    centred rows Z with K = Z Zᵀ and fewer features than participants, ZᵀZ = V diag(values) Vᵀ and
+    rotation = V.
+
+    Parameters
+    ----------
+    values : (k,) array
+        Eigenvalues.
+    rotation : (n, k) or (d, k) array
+        P U or V: takes rows of a test kernel, or test rows, into the basis.
+    largest : float
+        The largest eigenvalue before centring, or nearly so: what rounding is measured by.
+    rows : (n, d) array, optional
+        Z.
+    """
+
+    values: np.ndarray
+    rotation: np.ndarray
+    largest: float
+    rows: np.ndarray | None = None
+
+    @classmethod
+    def of_kernel(cls, kernel: np.ndarray, common: float) -> Spectrum:
+        """From a centred (n, n) kernel; `common` is what centring took away, 1ᵀK1/n."""
+        values, vectors = decomposed(kernel)
+        rotation = vectors - vectors.mean(axis=0)
+        return cls(np.maximum(values, 0.0), rotation, values.max(initial=0.0) + common)
+
+    @classmethod
+    def of_rows(cls, rows: np.ndarray, gram: np.ndarray, common: float) -> Spectrum:
+        """From centred (n, d) rows Z and ZᵀZ; `common` is what centring took away, 1ᵀK1/n."""
+        values, vectors = decomposed(gram)
+        return cls(np.maximum(values, 0.0), vectors, values.max(initial=0.0) + common, rows)
+
+    def coordinates(self, targets: np.ndarray) -> np.ndarray:
+        """Centred targets (n, T) in the basis, (k, T)."""
+        if self.rows is None:
+            return self.rotation.T @ targets
+        return self.rotation.T @ (self.rows.T @ targets)
+
+    def damping(self, lambdas: Any) -> np.ndarray:
+        """Keep λ above rounding error: 0 means the limit λ → 0, also for singular kernels."""
+        # where nothing tells participants apart, any λ gives the mean
+        least = 1e-10 * self.largest if self.largest > 1e-290 else 1.0
+        return np.maximum(lambdas, least)
+
+    def solve(self, coordinates: np.ndarray, lambdas: Any) -> np.ndarray:
+        """Coefficients in the basis; predictions are ``test @ rotation @ coefficients``.
+
+        Parameters
+        ----------
+        coordinates : (k, T) array
+            What `coordinates` gives.
+        lambdas : float, (T,) or (L, 1, 1) array
+            One λ for all targets, one for each, or several for all.
+
+        Returns
+        -------
+        (k, T) or (L, k, T) array
+            The coefficients.
         """
-        one_of("kernel", self.kernel, ("correlation", "cosine", "linear"))
-        if self.kernel != "linear":
-            return self.weights_, self.bias_
-        zero, one = linear_rows(
-            np.repeat([[0.0], [1.0]], self.n_features_in_, axis=1), self.training_
-        )  # z-scoring
-        return (one - zero)[:, None] * self.weights_, self.bias_ + zero @ self.weights_
+        # elsewhere rows are rounding error
+        is_present = self.values > 1e-13 * self.largest  # (k,)
+        present = np.where(is_present[:, None], coordinates, 0.0)
+        return present / (self.values[:, None] + self.damping(lambdas))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predictions, (m,) or (m, T) as `y` was."""
-        if not hasattr(self, "weights_"):
-            raise NotFitted("This KernelRidge is not fitted yet. Call fit(X, y) first.")
-        predicted = self._rows(_finite(X, "features")) @ self.weights_ + self.bias_
-        return predicted[:, 0] if self.one_target_ else predicted
+
+def held_out_of_kernel(
+    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: np.ndarray
+) -> HeldOut:
+    """Predict each inner fold by a model of the others, from the one decomposition of all.
+
+    With A = P (P K P + λI)⁻¹ P, leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Of the kernel of all training participants.
+    targets : (n, T) array
+        Centred.
+    folds : (n,) labels
+        The inner folds.
+    lambdas : (L,) array
+        The grid.
+
+    Yields
+    ------
+    tuple
+        Slice of the grid, label of the fold, predictions (λ, fold, T).
+    """
+    coordinates = spectrum.coordinates(targets)  # (k, T)
+    damping = spectrum.damping(lambdas)  # (L,)
+    for label in np.unique(folds):
+        in_fold = folds == label
+        rotation = spectrum.rotation[in_fold]  # (fold, k)
+        for places in _slices(len(damping), rotation.size + coordinates.size):
+            inverse = 1.0 / (spectrum.values + damping[places, None])  # (l, k)
+            applied = rotation @ (inverse[:, :, None] * coordinates)  # (l, fold, T): (A y)_S
+            half = rotation * np.sqrt(inverse)[:, None]  # (l, fold, k)
+            block = half @ half.swapaxes(1, 2)  # (l, fold, fold): A_SS
+            yield places, label, targets[in_fold] - np.linalg.solve(block, applied)
+
+
+def held_out_of_rows(
+    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: np.ndarray
+) -> HeldOut:
+    """Predict each inner fold by a model of the others, from rows Z.
+
+    ZᵀZ of the others is the sum of those of their folds, centred.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Of the rows of all training participants.
+    targets : (n, T) array
+        Centred.
+    folds : (n,) labels
+        The inner folds.
+    lambdas : (L,) array
+        The grid.
+
+    Yields
+    ------
+    tuple
+        Slice of the grid, label of the fold, predictions (λ, fold, T).
+    """
+    rows: Any = spectrum.rows
+    grams = {label: rows[folds == label].T @ rows[folds == label] for label in np.unique(folds)}
+    for label in grams:
+        in_fold = folds == label
+        others = ~in_fold
+        mean = rows[others].mean(axis=0)
+        target_mean = targets[others].mean(axis=0)
+        gram = np.sum([grams[other] for other in grams if other != label], axis=0)
+        gram -= others.sum() * np.multiply.outer(mean, mean)
+        part = Spectrum.of_rows(rows[others] - mean, gram, spectrum.largest)
+        projected = (rows[in_fold] - mean) @ part.rotation  # (fold, k)
+        coordinates = part.coordinates(targets[others] - target_mean)  # (k, T)
+        for places in _slices(len(lambdas), projected.size + targets.size):
+            coefficients = part.solve(coordinates, lambdas[places, None, None])  # (l, k, T)
+            yield places, label, projected @ coefficients + target_mean
+
+
+def _slices(n_lambdas: int, numbers: int) -> Iterator[slice]:
+    """Places of as many λ as are computed at once, if each takes so many numbers."""
+    step = 1 + _NUMBERS_AT_ONCE // numbers
+    return (slice(start, start + step) for start in range(0, n_lambdas, step))
 
 
 def _finite(values: Any, what: str) -> np.ndarray:
+    """The values as numbers; NaN and infinite ones are refused."""
     array = np.asarray(values, float)
-    if not np.isfinite(array).all():
-        found = f"{(~np.isfinite(array)).sum():,} values are missing or infinite (NaN, inf)"
+    is_bad = ~np.isfinite(array)
+    if is_bad.any():
         raise problem(
-            what, found, expected="numbers", remedy="Leave those participants out, or fill them in."
+            what,
+            f"{is_bad.sum():,} values are missing or infinite (NaN, inf)",
+            expected="numbers",
+            remedy="Leave those participants out, or fill them in.",
         )
     return array

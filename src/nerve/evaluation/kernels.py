@@ -1,7 +1,7 @@
-"""Kernels between participants: how alike are two feature vectors?
+"""Kernels between participants: how alike two feature vectors are.
 
-Correlation, cosine and linear kernels are inner products of transformed rows, K = Z Zᵀ: with fewer features than
-participants `kernel_ridge.Spectrum` works on ZᵀZ.
+Correlation, cosine and linear kernels are inner products of transformed rows, K = Z Zᵀ: with fewer
+features than participants `kernel_ridge.Spectrum` works on ZᵀZ.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from nerve._utils.errors import ParticipantError, placing
 from nerve._utils.progress import progress_bar
 from nerve.evaluation.covariates import deviations
 
-_BLOCK_BYTES = 2**28  # one block of rows in float64
+# one block of rows in float64
+_BLOCK_BYTES = 2**28
 
-Read = Callable[[np.ndarray], np.ndarray]  # index array → (k, d) rows, from memory or from disk
-Transform = Callable[
-    [np.ndarray], np.ndarray
-]  # of a block of rows by itself, e.g. `correlation_rows`
+# index array → (k, d) rows, from memory or from disk
+Read = Callable[[np.ndarray], np.ndarray]
+# transforms each block of rows by itself, as `correlation_rows` does
+Transform = Callable[[np.ndarray], np.ndarray]
 
 
 def correlation_rows(features: np.ndarray) -> np.ndarray:
@@ -29,6 +30,12 @@ def correlation_rows(features: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     features : (n, d) array
+        Features, in which every row must vary.
+
+    Returns
+    -------
+    (n, d) array
+        The rows Z.
 
     Examples
     --------
@@ -52,8 +59,8 @@ def _at_unit_length(rows: np.ndarray) -> np.ndarray:
     if (length == 0).any():
         raise ParticipantError(
             np.flatnonzero(length == 0),
-            "The features of {people} do not vary, expected numbers that differ: no correlation can be formed. "
-            "Leave them out, or use another kernel (linear or rbf).",
+            "The features of {people} do not vary, expected numbers that differ: no correlation "
+            "can be formed. Leave them out, or use another kernel (linear or rbf).",
         )
     rows /= length[:, None]
     return rows
@@ -63,47 +70,73 @@ UNIT_ROWS = {"correlation": correlation_rows, "cosine": cosine_rows}
 
 
 def linear_rows(features: np.ndarray, training: np.ndarray) -> np.ndarray:
-    """Features z-scored with the mean and deviation of `training`, divided by √d so that Z Zᵀ has a diagonal near 1.
+    """Features z-scored with training statistics, divided by √d: Z Zᵀ has a diagonal near 1.
 
-    Features that are constant in `training` carry nothing and become 0.
+    Parameters
+    ----------
+    features : (n, d) array
+        Features.
+    training : (m, d) array
+        Features of training participants, whose mean and deviation are used. Features that are
+        constant there carry nothing and become 0.
+
+    Returns
+    -------
+    (n, d) array
+        The rows Z.
     """
-    mean, deviation = training.mean(axis=0), deviations(training)
+    mean = training.mean(axis=0)
+    deviation = deviations(training)
     scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
     return (np.asarray(features, float) - mean) / scale / np.sqrt(features.shape[1])
 
 
 def squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Squared Euclidean distances between rows, (n, m), never negative; what is only rounding is zero."""
+    """Squared Euclidean distances between rows, (n, m); what is only rounding error is zero."""
     lengths = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :]
     squares = lengths - 2.0 * left @ right.T
     return np.where(squares > 1e-12 * lengths, squares, 0.0)
 
 
 def median_gamma(squares: np.ndarray) -> float:
-    """The median heuristic: γ = 1 / (2 · median of the squared distances between training participants, (n, n))."""
+    """The median heuristic: γ = 1 / (2 · median of the squared distances), from (n, n) of them."""
     distances = squares[np.triu_indices(len(squares), 1)]
     return 1.0 / (2.0 * max(float(np.median(distances)), np.finfo(float).tiny))
 
 
 def blockwise_gram(read: Read, n: int, transform: Transform, block: int = 0) -> np.ndarray:
-    """Z Zᵀ of n transformed rows in float64, two blocks of rows at a time: memory is the result and two blocks.
+    """Z Zᵀ of n transformed rows, two blocks of rows at a time.
 
-    A block is as many participants as fit 256 MiB, or `block` of them.
+    Memory is the result in float64 and two blocks.
+
+    Parameters
+    ----------
+    read : callable
+        Positions of participants → their rows (k, d).
+    n : int
+        Number of participants.
+    transform : callable
+        Rows → rows of Z.
+    block : int
+        Participants per block; by default as many as fit 256 MiB.
+
+    Returns
+    -------
+    (n, n) array
+        The kernel.
     """
-    block = block or max(16, _BLOCK_BYTES // (8 * max(read(np.arange(1)).shape[1], 1)))
-    parts = [np.arange(start, min(start + block, n)) for start in range(0, n, block)]
-    pairs = list(combinations_with_replacement(parts, 2))
+    if not block:
+        width = max(read(np.arange(1)).shape[1], 1)
+        block = max(16, _BLOCK_BYTES // (8 * width))
+    blocks = [np.arange(start, min(start + block, n)) for start in range(0, n, block)]
+    pairs = list(combinations_with_replacement(blocks, 2))
     gram: np.ndarray = np.empty((n, n))
-    for some, others in progress_bar(pairs, label="kernel", unit="blocks"):
-        right = _transformed(read, others, transform)  # (block, d)
-        if some is others:  # a block meets itself first
+    for rows, columns in progress_bar(pairs, label="kernel", unit="blocks"):
+        with placing(columns):  # so that errors name the right participants
+            right = transform(read(columns))  # (block, d)
+        if rows is columns:  # the first pair of every block of rows
             left = right
         product = left @ right.T  # (block, block)
-        gram[np.ix_(some, others)], gram[np.ix_(others, some)] = product, product.T
+        gram[np.ix_(rows, columns)] = product
+        gram[np.ix_(columns, rows)] = product.T
     return gram
-
-
-def _transformed(read: Read, rows: np.ndarray, transform: Transform) -> np.ndarray:
-    """Rows read and transformed; what is said of one of them is said of the right participant."""
-    with placing(rows):
-        return transform(read(rows))

@@ -1,5 +1,7 @@
-"""Everything that decides an evaluation, said once: these names are used in Python, on the command line, in experiment
-files and in the report. To add one: a field here, and what reads it.
+"""Everything that decides an evaluation: the fields of `Protocol`.
+
+The same names are used in Python, on the command line, in experiment files and in the report. To
+add a field: write it here, and read it where it matters.
 """
 
 from __future__ import annotations
@@ -12,43 +14,32 @@ from nerve._utils.errors import NerveError, did_you_mean, listed, one_of, proble
 from nerve._utils.privacy import printable
 
 KERNELS = ("correlation", "linear", "cosine", "rbf")
+# fmt: off
 LAMBDAS = (
-    0,
-    1e-5,
-    1e-4,
-    1e-3,
-    0.004,
-    0.007,
-    0.01,
-    0.04,
-    0.07,
-    0.1,
-    0.4,
-    0.7,
-    1,
-    1.5,
-    2,
-    2.5,
-    3,
-    3.5,
-    4,
-    5,
-    10,
-    15,
-    20,
+    0, 1e-5, 1e-4, 1e-3, 0.004, 0.007, 0.01, 0.04, 0.07, 0.1, 0.4, 0.7,
+    1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20,
 )
-MOST_RESAMPLES = 100_000  # all are held in memory
-AUTO, NONE = "auto", "none"  # values of `motion` that are no column
+# fmt: on
+
+# values of `motion` that are not names of columns
+AUTO = "auto"
+NONE = "none"
+
+# all resamples are held in memory
+_MOST_RESAMPLES = 100_000
 
 
-def _field(default: Any, says: str, least: int | None = None) -> Any:
-    """A field with its sentence; whole numbers have a least value."""
-    return field(default=default, metadata={"help": says, "least": least})
+def _field(default: Any, description: str, least: int | None = None) -> Any:
+    """A field with its description; `least` is the smallest value of a whole number."""
+    return field(default=default, metadata={"help": description, "least": least})
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How predictions are made and tested. Defaults follow CBIG's kernel ridge workflow, which the paper cites.
+    """How predictions are made and tested.
+
+    Every field is a parameter, described beside it below and by ``nerve evaluate --help``. Defaults
+    follow CBIG's kernel ridge workflow, which the paper cites.
 
     Examples
     --------
@@ -84,8 +75,11 @@ class Protocol:
         (), "Columns whose effects ComBat keeps; age and sex by default."
     )
     regress_features: bool = _field(False, "Regress covariates from features too.")
-    motion: str = _field(AUTO, "Column of mean framewise displacement, added to the covariates; auto looks for it, "
-                         "none leaves it out.")  # fmt: skip
+    motion: str = _field(
+        AUTO,
+        "Column of mean framewise displacement, added to the covariates; auto looks for it, "
+        "none leaves it out.",
+    )
     non_numeric: str = _field(
         "refuse", "Words in a covariate of numbers: refuse them, or count them as missing."
     )
@@ -110,39 +104,48 @@ class Protocol:
     def __post_init__(self) -> None:
         for name in ("targets", "classes", "covariates", "preserve"):
             object.__setattr__(self, name, as_names(getattr(self, name)))
-        object.__setattr__(self, "lambdas", _numbers("lambdas", self.lambdas, least=0.0))
-        counts = _numbers("labels", self.labels, least=5.0) if self.labels else ()
+        object.__setattr__(self, "lambdas", _as_numbers("lambdas", self.lambdas, least=0.0))
+        counts = _as_numbers("labels", self.labels, least=5.0) if self.labels else ()
         object.__setattr__(self, "labels", tuple(sorted({int(count) for count in counts})))
         object.__setattr__(self, "motion", self.motion or NONE)
+
         one_of("kernel", self.kernel, KERNELS)
         one_of("non_numeric", self.non_numeric, ("refuse", "missing"))
         one_of("pretrain_scope", self.pretrain_scope, ("all", "train_folds"))
-        unknown = [name for name in self.classes if name not in self.targets]
-        no_site = (self.combat or self.leave_site_out) and self.site is None
-        no_subset = self.combat_on is not None and not (self.combat and all(self.subset))
-        refused = {
-            "There are no targets, expected at least one column to predict (targets=['age'], say).": not self.targets,
-            f"classes names {listed(unknown)}, expected some of the targets: {listed(self.targets)}.": unknown,
-            "combat and leave_site_out need the column of the site, expected site='site' or the like.": no_site,
-            f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, say) "
-            "together with combat.": no_subset,
-            "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests on such sites: "
-            "expected one of the two. Choose combat or leave_site_out.": self.combat
-            and self.leave_site_out,
-        }
-        for sentence, wrong in refused.items():
-            if wrong:
-                raise NerveError(sentence)
-        for name, least in ((name, one.metadata["least"]) for name, one in FIELDS.items()):
+        if not self.targets:
+            raise NerveError(
+                "There are no targets, expected at least one column to predict "
+                "(targets=['age'], say)."
+            )
+        not_targets = [name for name in self.classes if name not in self.targets]
+        if not_targets:
+            raise NerveError(
+                f"classes names {listed(not_targets)}, expected some of the targets: "
+                f"{listed(self.targets)}."
+            )
+        if (self.combat or self.leave_site_out) and self.site is None:
+            raise NerveError(
+                "combat and leave_site_out need the column of the site, "
+                "expected site='site' or the like."
+            )
+        if self.combat_on is not None and not (self.combat and all(self.subset)):
+            raise NerveError(
+                f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, say) "
+                "together with combat."
+            )
+        if self.combat and self.leave_site_out:
+            raise NerveError(
+                "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests "
+                "on such sites: expected one of the two. Choose combat or leave_site_out."
+            )
+        for name, protocol_field in FIELDS.items():
+            least = protocol_field.metadata["least"]
+            if least is not None:
+                _check_whole_number(name, getattr(self, name), least)
+        for name in ("n_repeats", "n_bootstrap", "n_permutations"):
             value = getattr(self, name)
-            if least is not None and (
-                not isinstance(value, int) or isinstance(value, bool) or value < least
-            ):
-                raise NerveError(
-                    f"{name} is {value!r}, expected a whole number of at least {least}."
-                )
-            if name in ("n_repeats", "n_bootstrap", "n_permutations") and value > MOST_RESAMPLES:
-                raise NerveError(f"{name} is {value:,}, expected at most {MOST_RESAMPLES:,}.")
+            if value > _MOST_RESAMPLES:
+                raise NerveError(f"{name} is {value:,}, expected at most {_MOST_RESAMPLES:,}.")
 
     @property
     def subset(self) -> tuple[str, str]:
@@ -152,7 +155,7 @@ class Protocol:
 
     @property
     def columns(self) -> list[str]:
-        """All columns of the participants table that it names, but for motion."""
+        """All columns of the participants table that the protocol names, except motion."""
         optional = (self.groups, self.site, self.subset[0])
         return [*self.targets, *self.covariates, *self.preserve, *filter(None, optional)]
 
@@ -161,39 +164,65 @@ class Protocol:
         return asdict(self)
 
     def deciding(self) -> dict[str, Any]:
-        """What predictions depend on: what may change without predicting again is left out."""
-        return {name: value for name, value in self.as_dict().items() if name != "n_bootstrap"}
+        """The fields that predictions depend on: all but the number of bootstrap resamples."""
+        values = self.as_dict()
+        del values["n_bootstrap"]
+        return values
 
 
-FIELDS = {one.name: one for one in fields(Protocol)}
+# name of each field → the field; `metadata["help"]` is its description
+FIELDS = {protocol_field.name: protocol_field for protocol_field in fields(Protocol)}
 
 
-def known_fields(given: Mapping[str, Any], where: object) -> dict[str, Any]:
-    """`given` as a dict if every name is a field of the protocol, otherwise the nearest name."""
-    for name in given:
+def known_fields(values: Mapping[str, Any], where: object) -> dict[str, Any]:
+    """Check that every name is a field of the protocol; an error suggests the nearest name.
+
+    Parameters
+    ----------
+    values : mapping
+        Name of a field → its value.
+    where : object
+        What the error is about: a file, say.
+
+    Returns
+    -------
+    dict
+        The values.
+    """
+    for name in values:
         if name not in FIELDS:
-            wanted, near = (
-                f"one of {listed(FIELDS, most=40)}",
-                did_you_mean(str(name), FIELDS).strip(),
-            )
             raise problem(
-                where, f"there is no {name!r} in a protocol", expected=wanted, remedy=near
+                where,
+                f"there is no {name!r} in a protocol",
+                expected=f"one of {listed(FIELDS, most=40)}",
+                remedy=did_you_mean(str(name), FIELDS).strip(),
             )
-    return dict(given)
+    return dict(values)
 
 
 def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Column names as a tuple: a list, one name, or names separated by commas."""
+    """Make a tuple of column names; none is named twice.
+
+    Parameters
+    ----------
+    names : str or iterable of str, optional
+        A list, one name, or names separated by commas.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+    """
     if names is None:
         return ()
     parts = names.split(",") if isinstance(names, str) else list(names)
-    cleaned = tuple(dict.fromkeys(printable(name).strip() for name in parts if str(name).strip()))
+    cleaned = [printable(name).strip() for name in parts if str(name).strip()]
     if names and not cleaned:
         raise NerveError(f"{names!r} holds no column names, expected names separated by commas.")
-    return cleaned
+    return tuple(dict.fromkeys(cleaned))
 
 
-def _numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
+def _as_numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
     parts = values.split(",") if isinstance(values, str) else values
     try:
         numbers = tuple(float(value) for value in parts)
@@ -204,3 +233,9 @@ def _numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
             f"{name} is {values!r}, expected at least one number, none below {least:g}."
         )
     return numbers
+
+
+def _check_whole_number(name: str, value: Any, least: int) -> None:
+    is_whole_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole_number or value < least:
+        raise NerveError(f"{name} is {value!r}, expected a whole number of at least {least}.")

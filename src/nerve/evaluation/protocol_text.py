@@ -46,7 +46,7 @@ def participants_summary(participants: Participants) -> dict[str, Any]:
     targets: dict[str, dict[str, Any]] = {}
     for name, values in participants.targets[participants.tested].items():
         column, classes = (
-            participants.whole.get(str(name), str(name)),
+            participants.class_columns.get(str(name), str(name)),
             list(participants.classes.get(str(name), ())),
         )
         about = targets.setdefault(column, {"n": int(values.notna().sum()), "classes": None})

@@ -15,7 +15,7 @@ from nerve.evaluation.feature_sets import FeatureSet
 from nerve.evaluation.folds import stratified_folds
 from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.statistics import of_each_row
+from nerve.evaluation.statistics import score_each_row
 
 N_FOLDS = 5
 LEAST = 3  # participants of a site, to be part of a score within sites
@@ -39,7 +39,7 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
         r = correlation(centred["observed"], centred["predicted"]) if len(centred) else np.nan
         return {"r_within_site": r}
 
-    return of_each_row(table, inside)
+    return score_each_row(table, inside)
 
 
 def site_accuracy(features: FeatureSet, participants: Participants, protocol: Protocol) -> float:
@@ -61,7 +61,7 @@ def site_accuracy(features: FeatureSet, participants: Participants, protocol: Pr
         N_FOLDS,
         groups=groups,
         seed=protocol.seed,
-        whole_groups_may_exceed=True,
+        groups_may_exceed_folds=True,
     )
     with naming_participants(participants.ids):
         predicted = out_of_fold_predictions(

@@ -118,7 +118,7 @@ def _occluded(
         folds,
         people.covariates,
         people.order,
-        people.whole,
+        people.class_columns,
     ):
         columns = np.array([names.index(name) for name in task.names])
         groups = None if people.inner_groups is None else people.inner_groups[task.train]

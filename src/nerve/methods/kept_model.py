@@ -37,7 +37,7 @@ from nerve._utils.files import (
 from nerve._utils.privacy import is_date
 from nerve.data.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
-from nerve.evaluation.cross_validation import sharing, without_covariates
+from nerve.evaluation.cross_validation import group_targets, remove_covariates
 from nerve.evaluation.feature_sets import ridge_of
 from nerve.evaluation.folds import strata_of
 from nerve.evaluation.kernels import correlation_rows, cosine_rows
@@ -108,7 +108,7 @@ class KeptModel:
         covariates = without_rare_levels(people.covariates)
         observed = people.targets.to_numpy(float)  # (n, T)
         names = [str(name) for name in people.targets]
-        columns = [people.whole.get(name, name) for name in names]
+        columns = [people.class_columns.get(name, name) for name in names]
 
         # each target without its covariates, among those who have it
         rows_of = []
@@ -117,7 +117,7 @@ class KeptModel:
         for k, column in enumerate(columns):
             has_target = np.isfinite(observed[people.order, k])
             rows = people.order[has_target]
-            residuals[:, k], regression = without_covariates(
+            residuals[:, k], regression = remove_covariates(
                 observed[:, k], column, rows, rows[:0], covariates
             )
             rows_of.append(rows)
@@ -126,7 +126,7 @@ class KeptModel:
         # one ridge for all targets that the same participants have
         self.weights_ = np.empty((features.shape[1], len(names)))
         self.biases_ = np.empty(len(names))
-        for targets in sharing(observed, columns):
+        for targets in group_targets(observed, columns):
             rows = rows_of[targets[0]]
             strata = np.column_stack([strata_of(observed[rows, k], 5) for k in targets])
             groups = None if people.inner_groups is None else people.inner_groups[rows]
@@ -148,7 +148,7 @@ class KeptModel:
             "kernel": protocol.kernel,
             "targets": names,
             "classes": {name: list(pair) for name, pair in people.classes.items()},
-            "whole": people.whole,
+            "whole": people.class_columns,
             "means": [float(residuals[rows, k].mean()) for k, rows in enumerate(rows_of)],
             "covariates": list(protocol.covariates),
             "regressions": [None if one is None else one.as_dict() for one in regressions],
