@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nerve._utils.archives import require_regular_file
 from nerve._utils.errors import NerveError, as_utf8, listed, one_of, problem
 from nerve._utils.files import (
     MISSING,
@@ -268,6 +269,7 @@ def open_npy(
     array
     """
     try:
+        require_regular_file(path)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy raises a dozen different errors for a damaged header
         raise problem(path, f"it cannot be read as an array ({error})", remedy=remedy) from error

@@ -16,10 +16,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 import nerve
-from nerve._utils.archives import refuse_bomb
+from nerve._utils.archives import refuse_bomb, require_regular_file
 from nerve._utils.errors import NerveError, did_you_mean, listed, problem
 from nerve._utils.files import atomic_file, check_replaceable_file
-from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
+from nerve.methods.base import CARD, WEIGHTS
+from nerve.methods.configuration import CONFIG, read_configuration
 from nerve.methods.run_folder import HISTORY, half_precision
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
@@ -144,6 +145,7 @@ def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="nerve-") as name:
         folder = Path(name)
         try:
+            require_regular_file(path)
             with zipfile.ZipFile(path) as packed:
                 for member in _checked(packed, path):
                     (folder / member.filename).write_bytes(packed.read(member))

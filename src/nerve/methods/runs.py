@@ -20,7 +20,8 @@ from nerve._utils.locks import only_one
 from nerve.core.distributed import joined_processes
 from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import Likeness
-from nerve.methods.base import CONFIG, WEIGHTS
+from nerve.methods.base import WEIGHTS
+from nerve.methods.configuration import CONFIG
 from nerve.methods.nerve import NERVE
 from nerve.methods.parameters import (
     check_names,
