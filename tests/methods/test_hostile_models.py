@@ -211,7 +211,7 @@ def test_weights_of_a_kept_model_have_their_type_and_shape(kept):
 
 
 def test_another_measure_than_fitted_on_is_refused(kept, there):
-    with pytest.raises(NerveError, match="Fisher z.*expected Pearson"):
+    with pytest.raises(NerveError, match=r"Fisher z.*expected Pearson"):
         KeptModel.load(kept).predict(with_table(there, measure="fisher_z"))
 
 
