@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from tests.evaluation.test_transfer import planted
+from typer.testing import CliRunner
 
 from nerve import KeptModel, NerveError, Protocol, simulate_cohort
 from nerve._utils.errors import NerveWarning
+from nerve.cli import app
 from nerve.data.cohort import Cohort
 from nerve.methods import load_method
 from nerve.methods.nerve import NERVE
@@ -19,6 +21,8 @@ from nerve.methods.ppca import PPCA
 from nerve.methods.pretrained import pack
 from nerve.methods.raw import RawFC
 from nerve.methods.run_folder import load_tensors, save_tensors
+from nerve.methods.runs import pretrain
+from nerve.methods.tangent import TangentSpace
 
 
 @pytest.fixture(scope="module")
@@ -233,3 +237,25 @@ def test_a_number_that_may_be_a_code_for_missing_is_said(kept, there):
     ages = there.participants["age"].where(np.arange(30) > 1, -9999.0)
     with pytest.warns(NerveWarning, match="'age' of 2 participants .*-9999"):
         KeptModel.load(kept).predict(with_table(there, age=ages))
+
+
+# Few participants
+
+
+def test_what_few_participants_taught_is_not_saved(cohort, tmp_path):
+    """The weights of a model of one participant are that participant's FC."""
+    few = cohort.subset(range(9))
+    with pytest.raises(NerveError, match=r"9 training participants, expected at least 10"):
+        TangentSpace().fit(few).save(tmp_path / "tangent")
+    with pytest.raises(NerveError, match=r"1 training participants, expected at least 10"):
+        pretrain([cohort.subset([0])], tmp_path / "run", preset="small", assignments=["epochs=1"])
+    assert not list(tmp_path.rglob("*.safetensors"))
+    TangentSpace().fit(cohort.subset(range(10))).save(tmp_path / "ten")
+
+
+def test_pretraining_on_two_participants_is_refused_in_a_sentence(cohort, tmp_path):
+    cohort.subset([0, 1]).save(tmp_path / "two")
+    words = ["pretrain", str(tmp_path / "two"), "--out", str(tmp_path / "run"), "--set", "epochs=1"]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, NerveError)
+    assert "training participants, expected at least 10" in str(result.exception)

@@ -212,6 +212,9 @@ def check(
         str | None, option(f"{MODEL}. Also compare with what it was trained on.")
     ] = None,
     figure: Annotated[str | None, place("Draw that comparison to this .svg, .png or .pdf.")] = None,
+    overwrite: Annotated[
+        bool, option("Replace the files that --out and --figure name.", "--overwrite")
+    ] = False,
 ) -> None:
     """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
 
@@ -223,7 +226,7 @@ def check(
         like = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
         quality = quality.with_model(like)
         if figure is not None and like.found is not None:
-            draw_likeness(figure, like, opened.name)
+            draw_likeness(figure, like, opened.name, overwrite=overwrite)
     elif figure is not None:
         raise typer.BadParameter("--figure draws the comparison with a model: name it with --model")
     targets = quality.table["check"].str.startswith("target ")
@@ -235,7 +238,7 @@ def check(
     for person, reason in quality.drops.itertuples(index=False):
         say(f"would drop {person}: {reason}")
     if out is not None:
-        quality.write(out)
+        quality.write(out, overwrite=overwrite)
         say(f"{out}: written")
     say("usable" if quality.usable else f"not usable: {', '.join(quality.faults)}")
     if not quality.usable:

@@ -136,15 +136,18 @@ def note(text: object, colour: str | None = None) -> None:
         typer.secho(printable(text), fg=colour, err=True)
 
 
-def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
-    """Draw how like a model's training cohort a cohort is; no file that is not a figure is replaced."""
-    from nerve._utils.files import atomic_file
+def draw_likeness(
+    path: str | os.PathLike[str], like: Any, cohort: str, *, overwrite: bool = False
+) -> None:
+    """Draw how like a model's training cohort a cohort is; a file is replaced only when asked for."""
+    from nerve._utils.files import atomic_file, check_may_write
     from nerve.report.figures import draw
     from nerve.report.report_data import ReportData
 
     ending = Path(path).suffix.lower()
     if ending not in (".svg", ".png", ".pdf"):
         raise problem(path, f"its ending is {ending!r}", expected=".svg, .png or .pdf")
+    check_may_write(path, overwrite=overwrite)
     figure = draw("likeness", ReportData(likeness={("the model", cohort): like}))
     with atomic_file(path) as stream:
         figure.savefig(stream, format=ending[1:], facecolor="white")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,7 +119,13 @@ def embed(
     from nerve.methods.runs import embed_file
 
     beside = Path(out).with_name(f"{Path(out).stem}_likeness.svg")
-    show = partial(draw_likeness, beside)
+
+    def show(like: Any, name: str) -> None:
+        if beside.exists():  # the user has not named it, so it is not replaced
+            note(f"{beside}: exists and is not replaced, so no figure of the difference is drawn")
+        else:
+            draw_likeness(beside, like, name)
+
     values = embed_file(
         run, cohort, out, pooling=pooling, device=device, overwrite=overwrite, on_difference=show
     )
@@ -161,6 +166,7 @@ def pack(
     run: Annotated[str, argument("The folder of a trained model.")],
     archive: Annotated[str, argument("The .zip to write.")],
     half: Annotated[bool, option("Numbers in half precision: a smaller file.", "--half")] = False,
+    overwrite: Annotated[bool, option("Replace an existing archive.", "--overwrite")] = False,
 ) -> None:
     """Write a trained model as one file to hand on: weights, settings and card; `nerve embed` reads it.
 
@@ -168,7 +174,7 @@ def pack(
     """
     from nerve.methods.pretrained import pack as write
 
-    path = write(run, archive, half=half)
+    path = write(run, archive, half=half, overwrite=overwrite)
     say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
     say(
         "Weights can carry information on the participants of the training: share them under the terms of their data."

@@ -52,6 +52,7 @@ def predict(
     probe: Annotated[str, argument("What `nerve evaluate --save-model` wrote.")],
     cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
     out: Annotated[str, argument("A .tsv: participant_id, target, predicted …")],
+    overwrite: Annotated[bool, option("Replace an existing table.", "--overwrite")] = False,
 ) -> None:
     """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
 
@@ -60,7 +61,7 @@ def predict(
     from nerve.data.readers.ids import counted
     from nerve.methods.kept_model import predict_file
 
-    table = predict_file(probe, cohort, out)
+    table = predict_file(probe, cohort, out, overwrite=overwrite)
     say(
         f"{out}: {counted(table['participant_id'].nunique())}, {counted(table['target'].nunique(), 'target')}"
     )

@@ -47,6 +47,7 @@ from nerve.data.cohort import Cohort
 from nerve.data.connectivity import CORRELATIONS, MEASURES, in_words
 from nerve.data.named_patchings import PATCHING_NAMES, is_patching_name
 from nerve.data.parcellation import Parcellation
+from nerve.data.quality.likeness import FEWEST
 from nerve.evaluation.rows import setting_phrases, settings_in_words
 from nerve.methods.configuration import CONFIG, FORMAT_VERSION, read_configuration
 from nerve.methods.inputs import as_cohort, chunks, cohorts_in
@@ -324,6 +325,8 @@ class Method(BaseEstimator):
         Path
         """
         self.check_fitted()
+        n_cohorts = sum(self.data_.get("cohorts", {}).values())
+        check_enough_to_save(self.data_.get("n_training", n_cohorts))
         folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.tensors())
@@ -485,6 +488,24 @@ class Method(BaseEstimator):
             if colon:
                 facts[name] = fact
         return facts_html(self.label(), facts) + diagram
+
+
+def check_enough_to_save(n_training: int) -> None:
+    """Refuse to write down what was learned from a few participants: it would show them.
+
+    Parameters
+    ----------
+    n_training : int
+        Participants that a model is trained or fitted on.
+    """
+    if n_training < FEWEST:
+        raise problem(
+            "The model",
+            f"{n_training} training participants",
+            expected=f"at least {FEWEST} for anything that is saved: the weights of a model of "
+            "few participants hold their FC",
+            remedy="Train on more participants.",
+        )
 
 
 def _described_object(value: Any) -> str:

@@ -31,7 +31,7 @@ from nerve._utils.errors import (
 )
 from nerve._utils.files import (
     begins_with,
-    check_replaceable_file,
+    check_may_write,
     claim,
     read_json,
     write_json,
@@ -497,6 +497,8 @@ def predict_file(
     cohort: str | os.PathLike[str],
     out: str | os.PathLike[str],
     device: str = "auto",
+    *,
+    overwrite: bool = False,
 ) -> pd.DataFrame:
     """Predict the participants of a cohort folder and write the table.
 
@@ -510,6 +512,8 @@ def predict_file(
         The .tsv to write.
     device : str
         Where the encoder computes.
+    overwrite : bool
+        Replace an existing table of predictions.
 
     Returns
     -------
@@ -519,7 +523,7 @@ def predict_file(
     path = Path(out)
     if path.suffix.lower() != ".tsv":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
-    check_replaceable_file(path, begins_with(*COLUMNS))
+    check_may_write(path, overwrite=overwrite, is_ours=begins_with(*COLUMNS))
     people = Cohort.load(cohort)
     table = KeptModel.load(model, device=device).predict(people)
     people.check_unchanged()
