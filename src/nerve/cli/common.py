@@ -19,6 +19,7 @@ import typer
 from nerve._utils.errors import NerveError, problem
 from nerve._utils.privacy import printable
 from nerve._utils.progress import above_bars
+from nerve._utils.startup import lacks_memory
 from nerve.evaluation.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
@@ -168,7 +169,7 @@ def refusing(program: str) -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (NerveError, MemoryError, RuntimeError, OSError) as error:
+    except (NerveError, MemoryError, RuntimeError, OSError, ImportError) as error:
         if not (sentence := _sentence(error)):
             raise
         note(f"{program}: {sentence}", typer.colors.RED)
@@ -179,15 +180,12 @@ def _sentence(error: Exception) -> str:
     """What a user is told of an error; nothing of one that is a fault of ours."""
     if isinstance(error, NerveError):
         return str(error)
-    if isinstance(
-        error, OSError
-    ):  # a disk that is full, say, where no folder of the user's is named
+    if isinstance(error, OSError) and not lacks_memory(error):
+        # a disk that is full, say, where no folder of the user is named
         return f"{error.filename or _where_to()}: {error.strerror or error}."
     if str(error).startswith("Symlink loop"):  # as Python before 3.13 has it
         return f"{error}."
-    # torch has no error of its own for a CPU's memory
-    lacking = isinstance(error, MemoryError) or "allocate" in str(error)
-    return "there is not enough memory for what was asked for." if lacking else ""
+    return "there is not enough memory for what was asked for." if lacks_memory(error) else ""
 
 
 def _where_to() -> str:
