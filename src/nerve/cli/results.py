@@ -139,6 +139,9 @@ def report(
         list[str] | None,
         option("Folder of a cohort, for figures of its participants; may be repeated."),
     ] = None,
+    overwrite: Annotated[
+        bool, option("Replace a report.html that is not as nerve wrote it.", "--overwrite")
+    ] = False,
 ) -> None:
     """Write report.html beside what it reads; nothing outside the folder is opened but what --cohort names.
 
@@ -148,7 +151,7 @@ def report(
     from nerve.report.page import write_report
 
     opened = [nerve.Cohort.load(path) for path in cohort or []]
-    path = write_report(folder, by_name(folder, opened))
+    path = write_report(folder, by_name(folder, opened), overwrite=overwrite)
     say(str(path))
 
 

@@ -210,6 +210,13 @@ def code_targets(
         least = 2 if protocol.leave_site_out else protocol.n_folds
         for label, member in code_classes(column, name, least).items():
             one = class_target(name, label)
+            if one in protocol.targets or one in values:
+                raise problem(
+                    f"target {one!r}",
+                    f"class {label!r} of target {name!r} has the same name",
+                    expected="names that differ",
+                    remedy="Rename one of the two columns, or the class.",
+                )
             values[one], classes[one], whole[one] = member, ("others", label), name
     return pd.DataFrame(values), classes, whole
 

@@ -4,6 +4,7 @@ files and in the report. To add one: a field here, and what reads it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -199,8 +200,8 @@ def _numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
         numbers = tuple(float(value) for value in parts)
     except (TypeError, ValueError) as error:
         raise NerveError(f"{name} is {values!r}, expected numbers separated by commas.") from error
-    if not numbers or min(numbers) < least:
+    if not numbers or not all(least <= number < math.inf for number in numbers):
         raise NerveError(
-            f"{name} is {values!r}, expected at least one number, none below {least:g}."
+            f"{name} is {values!r}, expected at least one number, none below {least:g} or infinite."
         )
     return numbers

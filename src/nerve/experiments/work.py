@@ -6,6 +6,7 @@ Every task has a key, plain JSON that determines its result, and `run`, which wr
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nerve._utils.errors import MissingInput, NerveError, NerveWarning
 from nerve._utils.files import atomic_file, claim, read_tsv, write_json, write_tsv
 from nerve.data.cohort import Cohort
+from nerve.data.quality.likeness import FEWEST
 from nerve.evaluation.evaluate import Evaluation, evaluate_features
 from nerve.evaluation.feature_sets import (
     NAMED,
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 TABLES = ("predictions", "nulls", "curves")
 _NO_KEY = ("row", "on", "path", "scope")  # how a run is called, and where its files lie
+_OF_FOLDS = "encoders"  # in the folder of a run that is not done yet
+# participants; of fewer, a share of whom is for validation, no checkpoints are saved
+_ENOUGH_TO_KEEP = 2 * FEWEST
 _DESCRIPTION = (
     "config.json",
     "history.tsv",
@@ -256,7 +261,9 @@ class Encoded(KeptModel):
 class InFolds(KeptModel):
     """Encoders that have never seen the test participants of their fold (`pretrain_scope: train_folds`).
 
-    Each is trained on training participants and the other cohorts of the pool, when a fold asks for it, and kept.
+    Each is trained on training participants and the other cohorts of the pool, when a fold asks for it. What is trained
+    by gradient is kept until the run is done, so that one that was stopped goes on; nothing is kept afterwards: the
+    difference between two folds of the same participants is the FC of those whom one of them left out.
     """
 
     recipe: Recipe
@@ -272,6 +279,12 @@ class InFolds(KeptModel):
         """References are fitted in seconds."""
         return not is_trained(self.recipe.make())
 
+    def run(self, workspace: Workspace, folder: Path) -> dict[str, Any]:
+        """Evaluate the features, and remove the encoders that the folds trained."""
+        facts = super().run(workspace, folder)
+        shutil.rmtree(folder / _OF_FOLDS, ignore_errors=True)
+        return facts
+
     def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> FeatureSet:
         """Nothing is computed before a fold asks for it."""
         device, pool = workspace.config.device, self.pool["pretrained_on"]
@@ -279,16 +292,23 @@ class InFolds(KeptModel):
             cohort.name
         ]  # by fingerprint: a cohort may stand under two names
 
+        in_memory: dict[str, Any] = {}
+
         def fit(training: Cohort) -> Any:
             pooled = [
                 training if data == own else workspace.cohort(name) for name, data in pool.items()
             ]
-            kept = (
-                folder / "encoders" / fingerprint(training.participants["participant_id"].tolist())
-            )
+            pooled = pooled or [training]
+            key = fingerprint(training.participants["participant_id"].tolist())
+            kept = folder / _OF_FOLDS / key
             if (kept / "config.json").is_file():
                 return load_method(kept, device=device)
-            return fitted(self.recipe.make(device), pooled or [training], kept)
+            method = self.recipe.make(device)
+            if is_trained(method) and sum(map(len, pooled)) >= _ENOUGH_TO_KEEP:
+                return fitted(method, pooled, kept)
+            if key not in in_memory:
+                in_memory[key] = method.fit(usable_cohorts(method, pooled))
+            return in_memory[key]
 
         features = LearnedInFolds("in folds", fit=fit)
         others = [workspace.cohort(name) for name, data in pool.items() if data != own]
