@@ -68,5 +68,5 @@ docs: .venv/docs
 	$(PIP) --editable ".[docs]"
 	touch $@
 
-clean:
-	rm -rf .venv out docs/_build build *.egg-info
+clean:  ## what `make` built; out/, where results are, stays
+	rm -rf .venv docs/_build build *.egg-info

@@ -21,6 +21,7 @@ from typing import Any
 import h5py
 import nibabel
 import numpy as np
+import safetensors.numpy
 from scipy import sparse
 from scipy.io import savemat
 
@@ -32,6 +33,7 @@ from torture.promise import Promise
 
 MARK = "attacked"  # the file that hostile code would make in the current folder
 TEXT_BOMB = "gzip bomb of text"
+SECRET_WORD = "TOPSECRET"  # in a file that a model names
 SECRET = "secret.h5"  # a file beside the source, of which nothing may be read
 Write = Callable[[Path], None]  # writes a hostile file at a path
 
@@ -72,6 +74,8 @@ def _promise(name: str, outcomes: list[Outcome]) -> Promise:
 
 def _refused(outcome: Outcome) -> bool:
     """Whether the command failed with a sentence, or left the hostile file out and said so."""
+    if SECRET_WORD in outcome.said:
+        return False
     return (
         "nerve: " in outcome.said
         or "1 left out" in outcome.said
@@ -87,6 +91,9 @@ def attacks() -> dict[str, Iterator[Case]]:
         "a model folder runs no code, and one that is newer, incomplete or changed is refused by name": _models(),
         "a file that lies about its size, or unpacks to far more than it holds, is refused": _bombs(),
         "a file cannot have others read in its stead": _links(),
+        "nothing in a model is a path, and every entry and tensor has its type": _typed_models(),
+        "a pipe or a device in the place of a file is not opened": _pipes(),
+        "nothing of the user's is replaced unasked": _replacing(),
     }
 
 
@@ -244,6 +251,8 @@ COLUMNS = (
     "--columns {in}/columns.yaml"
 )
 EMBED = "embed {in}/run {in}/cohort {out}/new.tsv"
+PREDICT = "predict {in}/probe {in}/cohort {out}/new.tsv"
+PARTS = ("cohort", "run", "probe", "results", "features.tsv", "small.yaml", "study.yaml")
 
 
 def _method(name: str) -> bytes:
@@ -353,6 +362,122 @@ def lying_safetensors(weights: bytes) -> dict[str, bytes]:
         "a tensor renamed": file({first: None, f"{first}s": one}),
         "words for tensors": file({first: "os.system"}),
     }
+
+
+def _typed_models() -> Iterator[Case]:
+    """Models whose entries are paths or of another type, and whose tensors are of another type."""
+    files = made()
+    config, weights = json.loads(files["run/config.json"]), files["run/model.safetensors"]
+    for name in ("patching", "parcellation", "recentre", "view", "tokenizer"):
+        yield _with_secret(f"{name} is a path", ("parameters", name), config)
+    for place in (("parcellation", "name"), ("preset",), ("method",), ("data",), ("adapted",)):
+        for value in (["/etc/passwd"], {"path": "/etc/passwd"}, 7, None, True):
+            changed = _changed(config, place, value)
+            name = f"{'.'.join(place)} is {value!r}"
+            yield _with_file(name, "run/config.json", changed, EMBED)
+    tensors = safetensors.numpy.load(weights)
+    for name in tensors:
+        # a buffer of whole numbers may be of a smaller type
+        if tensors[name].dtype.kind != "f":
+            continue
+        other = tensors | {name: tensors[name].astype(np.int8)}
+        content = safetensors.numpy.save(other)
+        yield _with_file(f"int8: {name}", "run/model.safetensors", content, EMBED)
+
+
+def _changed(config: dict[str, Any], place: tuple[str, ...], value: Any) -> bytes:
+    """A config.json with another value in one place."""
+    copy = json.loads(json.dumps(config))
+    inner = copy
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    return json.dumps(copy).encode()
+
+
+def _with_secret(name: str, place: tuple[str, ...], config: dict[str, Any]) -> Case:
+    """A model that names a table of the user's, of which nothing may be printed."""
+
+    def prepare(folder: Path) -> list[str]:
+        put_here(folder / "in", made(), "cohort", "run")
+        secret = folder / "in/secret.tsv"
+        secret.write_text(f"label\tnetwork\n{SECRET_WORD}\t{SECRET_WORD}\n")
+        (folder / "in/run/config.json").write_bytes(_changed(config, place, str(secret)))
+        return _words(EMBED, folder)
+
+    return Case(name, prepare)
+
+
+# ---- pipes and devices
+
+
+def _pipes() -> Iterator[Case]:
+    commands = {
+        "run.zip": "embed {in}/run.zip {in}/cohort {out}/new.tsv",
+        "run/model.safetensors": EMBED,
+        "run/config.json": EMBED,
+        "run/history.tsv": EMBED,
+        "cohort/connectivity.npy": EMBED,
+        "cohort/participants.tsv": EMBED,
+        "cohort/cohort.json": EMBED,
+        "probe/probe.json": PREDICT,
+        "probe/probe.safetensors": PREDICT,
+        "small.yaml": PRETRAIN,
+        "study.yaml": EXPERIMENT,
+        "features.tsv": "evaluate {in}/cohort --features {in}/features.tsv --targets age --out {out}/e",
+    }
+    for file, command in commands.items():
+        yield _in_place(f"pipe: {file}", file, command, os.mkfifo)
+        yield _in_place(f"device: {file}", file, command, lambda path: path.symlink_to("/dev/zero"))
+
+
+def _in_place(name: str, file: str, command: str, make: Callable[[Path], Any]) -> Case:
+    """The sound files with something else in the place of one of them."""
+
+    def prepare(folder: Path) -> list[str]:
+        put_here(folder / "in", made(), *PARTS)
+        place = folder / "in" / file
+        place.unlink(missing_ok=True)
+        make(place)
+        return _words(command, folder)
+
+    return Case(name, prepare)
+
+
+# ---- what is the user's
+
+
+def _replacing() -> Iterator[Case]:
+    """Commands that are asked to write where something of the user's is; that any of it changes is a fault."""
+    mine = b"precious\n"
+    yield _mine("check --out", "mine.tsv", mine, "check {in}/cohort --out {in}/mine.tsv")
+    yield _mine("embed", "mine.tsv", mine, "embed {in}/run {in}/cohort {in}/mine.tsv")
+    yield _mine(
+        "embed .npy, its .json", "mine.json", mine, "embed {in}/run {in}/cohort {in}/mine.npy"
+    )
+    yield _mine("pack", "mine.zip", mine, "pack {in}/run {in}/mine.zip")
+    yield _mine("predict", "mine.tsv", mine, "predict {in}/probe {in}/cohort {in}/mine.tsv")
+    yield _mine("report", "results/report.html", mine, "report {in}/results")
+    again = "simulate {in}/cohort --subjects 12 --overwrite"
+    table = made()["cohort/participants.tsv"] + b"\n"
+    yield _mine("an edited table", "cohort/participants.tsv", table, again)
+    for name in ("cohort/locks/mine", "cohort/.x.lock", "cohort/.x.0123abcd.tmp", ".cohort.lock"):
+        yield _mine(name, name, mine, again)
+    yield _mine("a folder of locks", "new/locks", mine, "pretrain {in}/cohort --out {in}/new")
+    yield _mine("a lock", "new/.lock", mine, "pretrain {in}/cohort --out {in}/new")
+
+
+def _mine(name: str, file: str, content: bytes, command: str) -> Case:
+    """The sound files and one of the user's."""
+
+    def prepare(folder: Path) -> list[str]:
+        put_here(folder / "in", made(), *PARTS)
+        place = folder / "in" / file
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(content)
+        return _words(command, folder)
+
+    return Case(name, prepare)
 
 
 # ---- sizes

@@ -81,15 +81,15 @@ def test_a_lock_is_given_back_after_an_error_and_after_a_kill(tmp_path):
 
 def test_a_folder_that_another_process_fills_is_refused_by_its_name_and_free_after_a_kill(tmp_path):
     folder = tmp_path / "cohort"
-    other = start(atomic_folder(folder, "x"))
+    other = start(atomic_folder(folder))
     with (
         pytest.raises(NerveError, match=rf"cohort: process {other.pid} on this machine"),
-        atomic_folder(folder, "x"),
+        atomic_folder(folder),
     ):
         pass
     kill(other)
     assert not folder.exists()
-    with atomic_folder(folder, "x") as draft:
+    with atomic_folder(folder) as draft:
         (draft / "x").write_text("1")
     assert os.listdir(tmp_path) == [
         "cohort"
@@ -124,21 +124,21 @@ def replace_and_die(folder, step) -> None:
         return last
 
     os.replace, shutil.rmtree = dying(os.replace), dying(shutil.rmtree)
-    with atomic_folder(folder, "x", overwrite=True) as draft:
+    with atomic_folder(folder, overwrite=True) as draft:
         (draft / "x").write_text("new")
 
 
-@pytest.mark.parametrize(("step", "kept"), [(1, "old"), (2, "old"), (3, "new")])
+@pytest.mark.parametrize(("step", "kept"), [(1, "old"), (2, "old"), (3, "old"), (4, "new")])
 def test_killed_while_a_folder_is_replaced_the_old_or_the_new_one_is_whole(tmp_path, step, kept):
-    """An overwrite ends with: old one aside, new one in its place, old one removed. Killed before each of them."""
+    """An overwrite ends with: record written, old one aside, new one in its place, old one removed. Killed before each of them."""
     folder = tmp_path / "cohort"
-    with atomic_folder(folder, "x") as draft:
+    with atomic_folder(folder) as draft:
         (draft / "x").write_text("old")
     process = FORKED.Process(target=replace_and_die, args=(folder, step))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    with pytest.raises(ZeroDivisionError), atomic_folder(folder, "x", overwrite=True):
+    with pytest.raises(ZeroDivisionError), atomic_folder(folder, overwrite=True):
         1 / 0  # noqa: B018
     assert (folder / "x").read_text() == kept
     assert os.listdir(tmp_path) == ["cohort"]

@@ -125,7 +125,8 @@ def test_recipes_copy_what_is_there_and_run_what_exists():
         assert (ROOT / name).exists(), f"the recipe copies {name}, which does not exist"
     for command in ran:
         assert re.fullmatch(
-            r"cd /opt/nerve|pip install (--no-cache-dir |--constraint constraints\.txt )+\S+",
+            r"cd /opt/nerve|pip install (--no-cache-dir |--constraint constraints\.txt )+\S+"
+            r"|useradd --create-home --uid 1000 nerve && install -d -o nerve -g nerve /work",
             command,
         )
         for extra in re.findall(r"\[(.*)\]", command):

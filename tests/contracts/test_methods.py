@@ -37,6 +37,7 @@ SELF_SUPERVISED = [name for name in TRAINED if method_class(name).role == "self-
 COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
     "base",
+    "configuration",
     "graph_layers",
     "inputs",
     "kept_model",

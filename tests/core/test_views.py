@@ -5,7 +5,7 @@ import pytest
 from scipy import linalg
 
 from nerve._utils.errors import NerveError, ParticipantError
-from nerve.core.views import VIEWS, ShrunkView, TangentView, check_array_shapes, make_view
+from nerve.core.views import VIEWS, ShrunkView, TangentView, check_arrays, make_view
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_a_view_gives_symmetric_matrices_and_survives_its_arrays(name, fc):
     assert view.name == name
     again = make_view(name)
     again.arrays = {k: v.copy() for k, v in view.arrays.items()}
-    check_array_shapes(again.arrays, view.shapes(6), "here")
+    check_arrays(again.arrays, view.shapes(6), "here")
     np.testing.assert_array_equal(again.apply(fc), found)
 
 
@@ -73,7 +73,7 @@ def test_what_has_no_logarithm_is_refused_by_its_row(fc):
     with pytest.raises(NerveError, match="Did you mean 'tangent'"):
         make_view("tangant")
     with pytest.raises(NerveError, match=r"its arrays are \{\}, expected"):
-        check_array_shapes({}, TangentView().shapes(6), "model.safetensors")
+        check_arrays({}, TangentView().shapes(6), "model.safetensors")
 
 
 def test_shrunk_is_the_written_sum_over_principal_directions(fc):

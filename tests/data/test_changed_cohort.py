@@ -1,5 +1,6 @@
 """A cohort whose files were changed is another cohort: no result, checkpoint or verdict of before is taken for it."""
 
+import json
 import os
 import shutil
 
@@ -436,7 +437,7 @@ def test_a_cohort_folder_holds_what_ingest_wrote_whatever_is_computed_from_it(tm
     folder = tmp_path / "cohort"
     ingest(export_cohort(Cohort.load(original), tmp_path / "bids"), folder, parcellation=ATLAS)
     before = contents()
-    assert not [name for name in before if name.startswith(".")]
+    assert [name for name in before if name.startswith(".")] == [".nerve"]
     settings = [f"{name}={value}" for name, value in TINY.items()]
     pretrain(
         [folder],
@@ -451,3 +452,38 @@ def test_a_cohort_folder_holds_what_ingest_wrote_whatever_is_computed_from_it(tm
     quality = check_cohort(Cohort.load(folder))
     commands.run_evaluation(str(folder), features, protocol, str(tmp_path / "out"), quality=quality)
     assert contents() == before
+
+
+def test_a_second_write_through_an_open_map_is_noticed(tmp_path, original):
+    """The system notes the first write through a map only, until the file is flushed."""
+    folder = shutil.copytree(original, tmp_path / "cohort")
+    open_map = np.load(folder / "connectivity.npy", mmap_mode="r+")
+    open_map[0, 0, 1] = 0.1
+    cohort = Cohort.load(folder)
+    before = cohort.fingerprint
+    cohort.check_unchanged()
+    open_map[0, 0, 1] = 0.2
+    with pytest.raises(NerveError, match=r"connectivity\.npy changed after the cohort was opened"):
+        cohort.check_unchanged()
+    assert Cohort.load(folder).fingerprint != before
+
+
+def test_the_measure_is_part_of_the_fingerprint(tmp_path, original):
+    r = Cohort.load(original)
+    z = Cohort(r.connectivity, r.participants, r.parcellation, measure="fisher_z")
+    same = Cohort(r.connectivity, r.participants, r.parcellation, measure="pearson")
+    assert z.fingerprint != same.fingerprint
+    folder = shutil.copytree(original, tmp_path / "cohort")
+    record = json.loads((folder / "cohort.json").read_text())
+    (folder / "cohort.json").write_text(json.dumps(record | {"measure": "fisher_z"}))
+    assert Cohort.load(folder).changes == ["measure has changed"]
+
+
+def test_ingest_does_not_replace_an_edited_table(tmp_path, original):
+    folder = Cohort.load(original).save(tmp_path / "cohort")
+    table = folder / "participants.tsv"
+    edited = table.read_text().replace("\tn/a", "\t7") + " "
+    table.write_text(edited)
+    with pytest.raises(NerveError, match=r"participants\.tsv changed after nerve wrote it"):
+        Cohort.load(original).save(folder, overwrite=True)
+    assert table.read_text() == edited

@@ -150,3 +150,11 @@ def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(
     page = (out / "report.html").read_text()
     assert "3 classes, each against all others: control, mdd, scz" in page
     assert "group: mdd" in page
+
+
+def test_a_target_that_has_the_name_of_a_class_is_refused():
+    table = {"a": np.resize(["b", "c", "d"], 60), "a: b": np.arange(60.0)}
+    cohort = make_cohort(60, **table)
+    for targets in (["a", "a: b"], ["a: b", "a"]):
+        with pytest.raises(NerveError, match="class 'b' of target 'a' has the same name"):
+            predict("raw", cohort, targets=targets)

@@ -100,3 +100,10 @@ def test_defaults_and_sentences_of_the_command_line_are_the_protocols():
 def test_mistakes_are_sentences(changes, sentence):
     with pytest.raises(NerveError, match=sentence):
         Protocol(**({"targets": ["a"]} | changes))
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "25,nan", "25,inf", "-inf"])
+@pytest.mark.parametrize("name", ["labels", "lambdas"])
+def test_a_number_that_is_none_is_refused(name, text):
+    with pytest.raises(NerveError, match=f"{name} is '{text}', expected"):
+        Protocol(targets="age", **{name: text})

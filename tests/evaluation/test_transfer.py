@@ -174,3 +174,11 @@ def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_pa
     assert "fitted on 90 participants of here" in text
     assert "We predicted score (n = 60) from features of 60 participants" in text
     assert set(pd.read_csv(out / "folds.tsv", sep="\t").groupby("cohort").size()) == {90, 60}
+
+
+def test_words_that_the_training_cohort_lacks_are_said(here, there):
+    """They count as missing: male and female against F and M, or new sites."""
+    with pytest.warns(
+        NerveWarning, match=r"60 of 60 .*'site' that 'here' lacks \(there0, there1\)"
+    ):
+        predict("raw", here, test=there, targets="score", covariates="age,site")

@@ -409,3 +409,17 @@ def test_a_cohort_is_simulated_once_and_again_with_other_arguments(make_config, 
         NerveError, match=r"simulate of cohort 'a'.*'timepoint'.* Did you mean 'timepoints'"
     ):
         Experiment.prepare(make_config([{"method": "raw"}], cohorts=cohorts), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["tangent", "nerve"])
+def test_what_folds_fitted_is_not_kept(make_config, tmp_path, tiny, method):
+    """The models of two folds differ by the participants whom one of them left out."""
+    settings = tiny if method == "nerve" else {}
+    config = make_config(
+        [{"method": method, "settings": settings}], protocol={"pretrain_scope": "train_folds"}
+    )
+    experiment = Experiment.prepare(config, tmp_path / "out")
+    assert len(experiment.run(jobs=1).scores)
+    assert experiment.failures() == []
+    assert not list((tmp_path / "out").glob("runs/*/encoders/**/*.safetensors"))

@@ -307,7 +307,10 @@ def test_in_a_pool_the_series_of_those_who_have_them_are_used():
 
 
 def test_a_saved_model_remembers_that_it_was_adapted(tmp_path):
-    fitted = BrainMass(**TINY, epochs=1, batch_size=3).fit(cohort(False))
+    here = cohort(False)
+    other_ids = here.participants.assign(participant_id=[f"other-{i}" for i in range(len(here))])
+    there = Cohort(here.connectivity, other_ids, here.parcellation)
+    fitted = BrainMass(**TINY, epochs=1, batch_size=3).fit([here, there])
     fitted.save(tmp_path)
     again = BrainMass.load(tmp_path, device="cpu")
     assert again.adapted_ == fitted.adapted_

@@ -303,7 +303,7 @@ def test_a_wrong_setting_is_blamed_on_where_it_stands(tmp_path):
 def test_embeddings_are_not_overwritten_unasked(tmp_path):
     (tmp_path / "e.tsv").write_text("mine\n")
     with pytest.raises(
-        NerveError, match=r"e\.tsv: it already exists\. Choose another name, or say --overwrite"
+        NerveError, match=r"e\.tsv: it exists, .*Choose another name, or say --overwrite"
     ):
         embed_file(tmp_path / "run", tmp_path / "cohort", tmp_path / "e.tsv")
 

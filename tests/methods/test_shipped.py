@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from nerve.cli import app
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
-from nerve.methods.base import read_configuration
+from nerve.methods.configuration import read_configuration
 from nerve.methods.nerve import NERVE
 from nerve.methods.pretrained import located, packaged_models
 

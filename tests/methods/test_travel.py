@@ -176,7 +176,9 @@ def test_a_packed_model_gives_the_same_numbers_and_names_nobody(trained, run, tm
         assert packed.read("README.md").startswith(b"---\nlibrary_name: nerve\n")
         assert not any(b"secret" in packed.read(name) for name in packed.namelist())
     first = archive.read_bytes()
-    assert pack(run, archive).read_bytes() == first
+    with pytest.raises(NerveError, match="not replaced"):
+        pack(run, archive)
+    assert pack(run, archive, overwrite=True).read_bytes() == first
 
 
 @pytest.mark.slow
@@ -205,7 +207,7 @@ def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
         NERVE.from_pretrained(bad)
     bad.write_bytes(b"mine")
     with pytest.raises(NerveError, match="not written by this command"):
-        pack(run, bad)
+        pack(run, bad, overwrite=True)
     assert bad.read_bytes() == b"mine"
 
 
@@ -224,7 +226,9 @@ def test_tokens_go_into_an_array_whether_asked_for_or_the_models_own(run, tmp_pa
 def test_a_changed_signature_is_refused(run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "signature": {"n": 3}}))
+    (folder / "config.json").write_text(
+        json.dumps({**config, "signature": config["signature"] | {"n": 3}})
+    )
     with pytest.raises(NerveError, match="signature of the training cohort cannot be read"):
         NERVE.load(folder)
 

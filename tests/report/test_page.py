@@ -16,7 +16,9 @@ from matplotlib.figure import Figure
 from nerve._utils.errors import NerveError
 from nerve._utils.files import read_tsv, write_json, write_text, write_tsv
 from nerve.data.cohort import Cohort
+from nerve.data.simulate import simulate_cohort
 from nerve.evaluation.rows import rows_table
+from nerve.methods.runs import pretrain
 from nerve.report.figures import FIGURES, Drawn
 from nerve.report.load import by_name, load_results
 from nerve.report.page import page, write_report
@@ -371,3 +373,30 @@ def test_images_become_coarser_until_all_figures_are_within_their_budget(monkeyp
 
 def test_empty_results_from_a_notebook():
     assert "This folder does not say what was run" in page(ReportData())
+
+
+@pytest.mark.slow
+def test_a_report_that_nerve_did_not_write_is_not_replaced(tmp_path, experiment, unpainted):
+    folder = copied(experiment, tmp_path / "e")
+    page = folder / "report.html"
+    page.unlink(missing_ok=True)
+    write_report(folder)
+    write_report(folder)  # it is as nerve wrote it
+    page.write_text("my own notes")
+    with pytest.raises(NerveError, match="not as nerve wrote it"):
+        write_report(folder)
+    assert page.read_text() == "my own notes"
+    write_report(folder, overwrite=True)
+    assert page.read_text() != "my own notes"
+
+
+@pytest.mark.slow
+def test_another_cohort_of_the_same_name_is_refused_by_the_report_of_a_run(tmp_path):
+    cohort = simulate_cohort(24, "schaefer100-7", 40, keep_timeseries=False, name="mine")
+    other = simulate_cohort(24, "schaefer100-7", 40, keep_timeseries=False, name="mine", seed=9)
+    run = tmp_path / "run"
+    settings = ["epochs=1", "dim=8", "depth=1", "n_components=4"]
+    pretrain([cohort], run, preset="small", assignments=settings, device="cpu")
+    assert list(by_name(run, [cohort])) == ["mine"]
+    with pytest.raises(NerveError, match="'mine' is not what was trained on here"):
+        by_name(run, [other])

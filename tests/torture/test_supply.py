@@ -1,12 +1,15 @@
 """Versions are pinned, licences are listed, and an audit that looked nothing up does not pass for a clean one."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.utils import canonicalize_name
 from tools import audit, sbom
 
@@ -125,3 +128,61 @@ def test_the_security_page_names_no_address_and_its_promises_are_kept_in_the_sou
     calls = r"socket\.(?:socket|create_connection)|allow_pickle=True|torch\.load\(|joblib\.load|yaml\.load\("
     forbidden = re.compile(f"{imports}|{calls}", re.MULTILINE)
     assert [path.name for path, text in source.items() if forbidden.search(text)] == []
+
+
+# Set-up
+
+
+def test_actions_are_pinned_by_commit_and_no_code_of_a_pull_request_runs_by_sudo():
+    workflows = list((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert workflows
+    for path in workflows:
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            for step in job["steps"]:
+                if "uses" in step:
+                    assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
+                if "sudo" in step.get("run", ""):
+                    assert step.get("if") == "github.event_name == 'push'", step["run"]
+
+
+def test_the_image_runs_as_an_ordinary_user():
+    lines = (ROOT / "containers" / "Dockerfile").read_text().splitlines()
+    users = [line.split()[1] for line in lines if line.startswith("USER ")]
+    assert users
+    assert users[-1] not in ("root", "0")
+    assert lines.index(f"USER {users[-1]}") < lines.index('ENTRYPOINT ["nerve-bids"]')
+    assert "ARG PYTHON_IMAGE=python:3.11-slim" in lines  # where a digest is given
+
+
+def test_the_build_requirement_is_pinned_to_the_version_of_the_constraints():
+    with open(ROOT / "pyproject.toml", "rb") as stream:
+        requires = tomllib.load(stream)["build-system"]["requires"]
+    assert requires == [f"setuptools=={PINNED['setuptools']}"]
+
+
+def test_make_clean_leaves_results(tmp_path):
+    """The README puts results into out/."""
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    for name in ("out/demo", "build", "docs/_build"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "out/demo/report.html").write_text("results")
+    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "out/demo/report.html").read_text() == "results"
+    assert not (tmp_path / "build").exists()
+
+
+def test_a_slurm_configuration_of_others_is_not_replaced(tmp_path):
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=hospital\n")
+    (tmp_path / "sinfo").write_text("#!/bin/sh\nexit 1\n")  # no SLURM that runs already
+    (tmp_path / "sinfo").chmod(0o755)
+    environment = os.environ | {
+        "NERVE_SLURM_CONF": str(conf),
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        [ROOT / "tools" / "slurm.sh"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "not replaced" in done.stderr
+    assert conf.read_text() == "ClusterName=hospital\n"

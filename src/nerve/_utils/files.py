@@ -4,9 +4,9 @@ A draft is called ``.NAME.XXXXXXXX.tmp``. One that a killed process left is remo
 written again; that of a living process is locked by it, and stays.
 
 What is not ours stays too. A folder is written to if it is new, empty or was made by nerve
-(`claim`); a folder is replaced if it holds nothing but files of ours (`atomic_folder`); a file is
-replaced if the command that asks wrote it (`check_replaceable_file`). What is written again keeps
-its permissions, and a link stays a link.
+(`claim`). `check_may_write` decides what is replaced: a file or folder that nerve's record (`.nerve`
+in its folder) knows with the hash that we wrote, or a file that the user has named with
+``--overwrite``. What is written again keeps its permissions, and a link stays a link.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -32,16 +32,18 @@ import yaml
 from nerve._utils.archives import open_table, require_regular_file
 from nerve._utils.errors import NerveError, listed, printable, problem
 from nerve._utils.formulas import any_text, guarded_table, unguarded_table
-from nerve._utils.locks import clear_errors, holding, only_one
+from nerve._utils.locks import clear_errors, holding, is_lock_file, only_one
 from nerve._utils.privacy import printable_json
 
 AnyPath = str | os.PathLike[str]
 FileState = tuple[int, ...]  # see `file_state`
 
-MARK = ".nerve"  # in folders that nerve has made
+MARK = ".nerve"  # in folders that nerve has made; holds the hashes of files that it wrote
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
-_LEFT_BY_A_KILL = re.compile(r"\.lock|\..*\.lock|\..*\.[a-z0-9_]{8}\.(?:tmp|old)|locks")
+# what a process leaves that is killed before it has marked a folder as nerve's
+_LEFT_BY_A_KILL = re.compile(r"\.nerve\.[0-9a-f]{8}\.tmp")
+_LOCK = ".lock"
 _LONGEST_NAME = 80  # bytes of a file's name to which a draft's ending is added
 
 
@@ -84,7 +86,8 @@ def atomic_file(path: AnyPath, mode: str = "wb") -> Iterator[IO[Any]]:
             with suppress(OSError):
                 os.unlink(draft)
             raise
-    _sync_folder(path.parent)
+    with suppress(OSError):  # some file systems do not sync folders
+        flush_to_disk(path.parent)
 
 
 def write_text(path: AnyPath, text: str) -> None:
@@ -166,32 +169,131 @@ def write_npy(path: AnyPath, array: np.ndarray) -> None:
         np.save(stream, array, allow_pickle=False)
 
 
-def check_replaceable_file(path: AnyPath, is_ours: Callable[[Path], bool]) -> None:
-    """Refuse to replace a file that the asking command has not written, before any work is done.
+# What may be replaced
+
+
+def check_may_write(
+    path: AnyPath,
+    *,
+    overwrite: bool = False,
+    is_ours: Callable[[Path], bool] | None = None,
+) -> None:
+    """Refuse to replace what is not ours: the one place that decides, before any work is done.
+
+    A path may be written if nothing is there (or only an empty file or folder); if the record of
+    its folder says that nerve wrote it, with the hash that it has now; or if it is a file and
+    `overwrite` is asked for. A folder is replaced only if it is asked for *and* every file in it
+    is recorded with its hash: the user has named the folder, not the files that are in it.
 
     Parameters
     ----------
     path : path
-        The file that is to be written.
-    is_ours : callable
-        Whether an existing file was written by the command.
+        The file or folder that is to be written.
+    overwrite : bool
+        Whether the user has named exactly this path to be replaced.
+    is_ours : callable, optional
+        Whether an existing file is of the sort that the command writes. Another one is not
+        replaced, even when asked for: it is probably a slip.
     """
     path = Path(path)
     with clear_errors(path):
         if not path.exists():
             return
-        is_empty = path.is_file() and path.stat().st_size == 0
-        if is_empty or (path.is_file() and is_ours(path)):
+        if path.is_dir():
+            _check_may_replace_folder(path, overwrite)
             return
+        require_regular_file(path)
+        if path.stat().st_size == 0 or _recorded_hashes(path.parent).get(path.name) == file_hash(
+            path
+        ):
+            return
+        if not overwrite:
+            raise problem(
+                path,
+                "it exists, and is not as nerve wrote it here, so it is not replaced",
+                remedy="Choose another name, or say --overwrite where the command has that option.",
+            )
+        if is_ours is not None and not is_ours(path):
+            raise problem(
+                path,
+                "it exists and was not written by this command, so it is not replaced",
+                remedy="Choose another name.",
+            )
+
+
+def _check_may_replace_folder(path: Path, overwrite: bool) -> None:
+    """The part of `check_may_write` that is about folders."""
+    names = {str(file.relative_to(path)) for file in path.rglob("*")}
+    if not names:
+        return
+    if not overwrite:
+        raise NerveError(
+            f"{path}: already exists and is not empty. "
+            "Choose another folder or ask to overwrite it."
+        )
+    recorded = _recorded_hashes(path)
+    if not recorded:
         raise problem(
             path,
-            "it exists and was not written by this command, so it is not replaced",
-            remedy="Choose another name.",
+            f"it holds no record of nerve ({MARK}), so it is not replaced: "
+            "it may be something else of yours",
+            remedy="Remove it yourself, or choose another folder.",
+        )
+    folders = {str(Path(name).parent) for name in recorded}
+    foreign = sorted(names - recorded.keys() - folders - {MARK})
+    if foreign:
+        raise problem(
+            path,
+            f"it holds {listed(foreign, most=3)}, which nerve has not written, "
+            "so it is not replaced",
+            remedy="Move that elsewhere, or choose another folder.",
+        )
+    changed = []
+    for name in sorted(names & recorded.keys()):
+        if not (path / name).is_file() or file_hash(path / name) != recorded[name]:
+            changed.append(name)
+    if changed:
+        raise problem(
+            path,
+            f"{listed(changed, most=3)} changed after nerve wrote it, so it is not replaced",
+            remedy="Keep what was changed elsewhere and remove the folder, or choose another.",
+        )
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise problem(
+            path,
+            "you are working inside this folder, so it is not replaced",
+            remedy="Change to another first.",
         )
 
 
+def record_written(path: AnyPath) -> None:
+    """Note in the record of a folder that nerve wrote a file in it, with its hash.
+
+    Parameters
+    ----------
+    path : path
+        The file, in a folder that was claimed.
+    """
+    path = Path(path)
+    _write_record(path.parent, _recorded_hashes(path.parent) | {path.name: file_hash(path)})
+
+
+def _write_record(folder: Path, hashes: dict[str, str]) -> None:
+    about = "This folder was made by nerve. These are the hashes of files as nerve wrote them."
+    write_json(folder / MARK, {"about": about, "files": hashes})
+
+
+def _recorded_hashes(folder: Path) -> dict[str, str]:
+    """Name of each file that nerve wrote in a folder → the hash that it had; empty if unknown."""
+    with suppress(NerveError):
+        content = read_json(folder / MARK)
+        if isinstance(content, dict) and isinstance(content.get("files"), dict):
+            return {str(name): str(digest) for name, digest in content["files"].items()}
+    return {}
+
+
 def begins_with(*columns: str) -> Callable[[Path], bool]:
-    """Make a test for `check_replaceable_file`: whether a table begins with some columns.
+    """Make a test for `check_may_write`: whether a table begins with some columns.
 
     Parameters
     ----------
@@ -244,15 +346,12 @@ def claim(folder: AnyPath) -> Path:
                 expected="a new or empty folder, or one of nerve's",
                 remedy="Choose another: nothing of yours is replaced.",
             )
-        text = "This folder was made by nerve: files with the names that nerve gives are its own.\n"
-        write_text(mark, text)
+        _write_record(path, {})
     return path
 
 
 @contextmanager
-def atomic_folder(
-    path: AnyPath, marker: str, *, own: Collection[str] = (), overwrite: bool = False
-) -> Iterator[Path]:
+def atomic_folder(path: AnyPath, *, overwrite: bool = False) -> Iterator[Path]:
     """Fill a temporary folder that takes the name `path` only if the block ends well.
 
     A folder that another process is filling is refused by naming that process. What a killed one
@@ -262,13 +361,9 @@ def atomic_folder(
     ----------
     path : path
         The folder to write. A non-empty one is refused unless `overwrite`.
-    marker : str
-        A file that shows that an existing folder is one of ours.
-    own : collection of str
-        Names of the other files that ours may hold.
     overwrite : bool
-        Replace an existing folder at the very end, if it holds `marker`, nothing but files named in
-        `own` beside it, and its files were not changed meanwhile.
+        Replace an existing folder at the very end, if `check_may_write` allows it and its files
+        were not changed meanwhile.
 
     Yields
     ------
@@ -276,20 +371,19 @@ def atomic_folder(
         The temporary folder.
     """
     path = _follow_link(path)
-    _check_replaceable_folder(path, marker, own, overwrite)
     with only_one(_lock_file(path), path), clear_errors(path):
         _tidy_after_kill(path)
-        # again: another process may have made it meanwhile, or a killed one had set it aside
-        _check_replaceable_folder(path, marker, own, overwrite)
+        # after that: a killed process may have set the folder aside
+        check_may_write(path, overwrite=overwrite)
         states_before = folder_states(path)
         draft = _temporary_name(path, "tmp")
         draft.mkdir()  # an error if it exists: it is removed if the block fails
         try:
             permissions = (path if path.is_dir() else draft).stat().st_mode
-            draft.chmod(stat.S_IRWXU)
+            _try_chmod(draft, stat.S_IRWXU)
             yield draft
             _finish_files(draft, path)
-            draft.chmod(stat.S_IMODE(permissions))
+            _try_chmod(draft, permissions)
             if folder_states(path) != states_before:
                 raise problem(
                     path,
@@ -300,7 +394,8 @@ def atomic_folder(
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-    _sync_folder(path.parent)
+    with suppress(OSError):  # some file systems do not sync folders
+        flush_to_disk(path.parent)
 
 
 def drop_left_lock(path: AnyPath) -> None:
@@ -357,6 +452,21 @@ def file_state(path: Path) -> FileState:
         status.st_mtime_ns,
         status.st_ctime_ns,
     )
+
+
+def flush_to_disk(path: Path) -> None:
+    """Have the system write to the disk what it keeps of a file or folder in memory.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # Reading
@@ -501,7 +611,7 @@ def _create_draft(path: Path) -> tuple[Path, int]:
         draft = _temporary_name(path, "tmp")
         descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         if path.is_file():
-            shutil.copymode(path, draft)
+            _try_chmod(draft, path.stat().st_mode)
         with suppress(OSError):  # a file system without locks
             filelock.lock_descriptor(descriptor)
         if draft.exists():
@@ -526,14 +636,20 @@ def _tidy_after_kill(path: Path) -> None:
 
 
 def _finish_files(draft: Path, path: Path) -> None:
-    """Flush the files of a draft, and give each the permissions of the one that it replaces."""
-    for file in draft.rglob("*"):
+    """Flush the files of a draft, with the permissions of those that they replace, and record them.
+
+    Large files are read once more for their hash: what is recorded is what lies on the disk.
+    """
+    hashes = {}
+    for file in sorted(draft.rglob("*")):
         if not file.is_file():
             continue
-        previous = path / file.relative_to(draft)
-        if previous.is_file():
-            shutil.copymode(previous, file)
-        _sync(file)
+        name = str(file.relative_to(draft))
+        if (path / name).is_file():
+            _try_chmod(file, (path / name).stat().st_mode)
+        flush_to_disk(file)
+        hashes[name] = file_hash(file)
+    _write_record(draft, hashes)
 
 
 def _swap(draft: Path, path: Path) -> None:
@@ -570,67 +686,21 @@ def _short_name(path: Path) -> str:
     return f"{path.name[:30]}-{hashlib.blake2b(name, digest_size=6).hexdigest()}"
 
 
-# What may be replaced
-
-
-def _check_replaceable_folder(
-    path: Path, marker: str, own: Collection[str], overwrite: bool
-) -> None:
-    """Refuse what must not be replaced, before any work is done."""
-    with clear_errors(path):
-        if not path.exists():
-            return
-        if path.is_dir() and not any(path.iterdir()):
-            return
-        if not overwrite:
-            raise NerveError(
-                f"{path}: already exists and is not empty. "
-                "Choose another folder or ask to overwrite it."
-            )
-        if not (path / marker).is_file():
-            raise NerveError(
-                f"{path}: holds no {marker}, so it is not replaced: "
-                "it may be something else of yours."
-            )
-        foreign = _foreign_names(path, {marker, *own})
-        if foreign:
-            raise problem(
-                path,
-                f"it holds {listed(foreign, most=3)}, which nerve has not written, "
-                "so it is not replaced",
-                remedy="Move that elsewhere, or choose another folder.",
-            )
-        if Path.cwd().is_relative_to(path.resolve()):
-            raise problem(
-                path,
-                "you are working inside this folder, so it is not replaced",
-                remedy="Change to another first.",
-            )
-
-
-def _foreign_names(path: Path, own: Collection[str] = ()) -> list[str]:
-    """The names in a folder that are neither files in `own` nor what a killed process leaves."""
+def _foreign_names(path: Path) -> list[str]:
+    """The names in a folder that nobody has marked yet which a killed nerve did not leave."""
     foreign = []
     for name in sorted(os.listdir(path)):
-        is_own = name in own and not (path / name).is_dir()
-        if not is_own and not _LEFT_BY_A_KILL.fullmatch(name):
+        is_left_lock = name == _LOCK and is_lock_file(path / name)
+        if not is_left_lock and not _LEFT_BY_A_KILL.fullmatch(name):
             foreign.append(name)
     return foreign
+
+
+def _try_chmod(path: Path, mode: int) -> None:
+    with suppress(OSError):  # some file systems (FAT, network mounts) refuse it
+        os.chmod(path, stat.S_IMODE(mode))
 
 
 def _follow_link(path: AnyPath) -> Path:
     """Where a link leads, so that it is written there and the link stays."""
     return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some file systems do not sync folders
-        _sync(folder)

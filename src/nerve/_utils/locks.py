@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,6 +62,13 @@ def holding(path: Path) -> Iterator[bool]:
     bool
         Whether the lock is held; False, at once, if another process holds it.
     """
+    # before it is opened: whoever takes a lock empties its file, and removes it at the end
+    if path.is_file() and not is_lock_file(path):
+        raise problem(
+            path,
+            "nerve needs this name for its lock, and a file is there that is no lock of nerve",
+            remedy="Move it elsewhere: nothing of yours is replaced.",
+        )
     lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False)
     with clear_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +139,29 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def is_lock_file(path: Path) -> bool:
+    """Whether a file is one that a holder of a lock wrote, or is about to write.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    bool
+        False for a file with any other content.
+    """
+    try:
+        if not path.is_file():
+            return False
+        with open(path, "rb") as stream:
+            content = stream.read(200)
+    except OSError:
+        return False
+    return re.fullmatch(rb"(process \d+ on [0-9a-f]+\n)?", content) is not None
 
 
 def holder(path: Path) -> str:

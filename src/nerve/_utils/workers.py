@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.resource_tracker
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky.backend import resource_tracker as loky_resource_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from nerve._utils.cores import set_thread_variables
@@ -63,6 +65,9 @@ def _start(parallel: Parallel) -> None:
     importing would print a traceback. A new process inherits which signals are blocked; a signal
     that comes for this process meanwhile is delivered afterwards.
     """
+    # first: the helper processes of Python and of loky, whose start unblocks the signal
+    multiprocessing.resource_tracker.ensure_running()
+    loky_resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         list(parallel([delayed(os.getpid)()]))

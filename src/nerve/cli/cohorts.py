@@ -215,6 +215,9 @@ def check(
         str | None, option(f"{MODEL}. Also compare with what it was trained on.")
     ] = None,
     figure: Annotated[str | None, place("Draw that comparison to this .svg, .png or .pdf.")] = None,
+    overwrite: Annotated[
+        bool, option("Replace the files that --out and --figure name.", "--overwrite")
+    ] = False,
 ) -> None:
     """Check a cohort: missing data, motion, values, duplicates, region order.
 
@@ -228,7 +231,7 @@ def check(
         likeness = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
         quality = quality.with_model(likeness)
         if figure is not None and likeness.found is not None:
-            draw_likeness(figure, likeness, opened.name)
+            draw_likeness(figure, likeness, opened.name, overwrite=overwrite)
     elif figure is not None:
         raise typer.BadParameter("--figure draws the comparison with a model: name it with --model")
     is_target = quality.table["check"].str.startswith("target ")
@@ -241,7 +244,7 @@ def check(
     for participant, reason in quality.drops.itertuples(index=False):
         say(f"would drop {participant}: {reason}")
     if out is not None:
-        quality.write(out)
+        quality.write(out, overwrite=overwrite)
         say(f"{out}: written")
     say("usable" if quality.usable else f"not usable: {', '.join(quality.faults)}")
     if not quality.usable:

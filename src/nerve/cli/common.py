@@ -20,6 +20,7 @@ import typer
 from nerve._utils.errors import NerveError, problem
 from nerve._utils.privacy import printable
 from nerve._utils.progress import above_bars
+from nerve._utils.startup import lacks_memory
 from nerve.evaluation.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
@@ -186,25 +187,30 @@ def note(text: object, colour: str | None = None) -> None:
         typer.secho(printable(text), fg=colour, err=True)
 
 
-def draw_likeness(path: str | os.PathLike[str], likeness: Any, cohort: str) -> None:
+def draw_likeness(
+    path: str | os.PathLike[str], likeness: Any, cohort: str, *, overwrite: bool = False
+) -> None:
     """Draw how a cohort compares with the training cohort of a model.
 
     Parameters
     ----------
     path : path
-        A .svg, .png or .pdf; no other file is replaced.
+        A .svg, .png or .pdf.
     likeness : Likeness
         What `NERVE.likeness` gives.
     cohort : str
         The name of the cohort.
+    overwrite : bool
+        Replace a file that exists.
     """
-    from nerve._utils.files import atomic_file
+    from nerve._utils.files import atomic_file, check_may_write
     from nerve.report.figures import draw
     from nerve.report.report_data import ReportData
 
     ending = Path(path).suffix.lower()
     if ending not in (".svg", ".png", ".pdf"):
         raise problem(path, f"its ending is {ending!r}", expected=".svg, .png or .pdf")
+    check_may_write(path, overwrite=overwrite)
     figure = draw("likeness", ReportData(likeness={("the model", cohort): likeness}))
     with atomic_file(path) as stream:
         figure.savefig(stream, format=ending[1:], facecolor="white")
@@ -230,7 +236,7 @@ def refusing(program: str) -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (NerveError, MemoryError, RuntimeError, OSError) as error:
+    except (NerveError, MemoryError, RuntimeError, OSError, ImportError) as error:
         sentence = _sentence(error)
         if not sentence:
             raise
@@ -242,12 +248,11 @@ def _sentence(error: Exception) -> str:
     """What a user is told of an error; nothing of one that is a fault of ours."""
     if isinstance(error, NerveError):
         return str(error)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not lacks_memory(error):
         return f"{error.filename or _unnamed_outputs()}: {error.strerror or error}."
     if str(error).startswith("Symlink loop"):  # a RuntimeError before Python 3.13
         return f"{error}."
-    # torch has no error of its own for a CPU's memory
-    if isinstance(error, MemoryError) or "allocate" in str(error):
+    if lacks_memory(error):
         return "there is not enough memory for what was asked for."
     return ""
 

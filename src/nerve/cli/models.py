@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,6 +126,13 @@ def embed(
     from nerve.methods.runs import embed_file
 
     figure = Path(out).with_name(f"{Path(out).stem}_likeness.svg")
+
+    def show_likeness(likeness: Any, name: str) -> None:
+        if figure.exists():  # the user has not named it, so it is not replaced
+            note(f"{figure}: exists and is not replaced, so no figure of the difference is drawn")
+        else:
+            draw_likeness(figure, likeness, name)
+
     values = embed_file(
         run,
         cohort,
@@ -134,7 +140,7 @@ def embed(
         pooling=pooling,
         device=device,
         overwrite=overwrite,
-        on_difference=partial(draw_likeness, figure),
+        on_difference=show_likeness,
     )
     shape = " x ".join(map(str, values.shape))
     say(f"{out}: {shape} ({pooling})" if pooling else f"{out}: {shape}")
@@ -174,6 +180,7 @@ def pack(
     run: Annotated[str, argument("The folder of a trained model.")],
     archive: Annotated[str, argument("The .zip to write.")],
     half: Annotated[bool, option("Numbers in half precision: a smaller file.", "--half")] = False,
+    overwrite: Annotated[bool, option("Replace an existing archive.", "--overwrite")] = False,
 ) -> None:
     """Write a trained model as one file to share: weights, settings and card.
 
@@ -183,7 +190,7 @@ def pack(
     """
     from nerve.methods.pretrained import pack as write_archive
 
-    path = write_archive(run, archive, half=half)
+    path = write_archive(run, archive, half=half, overwrite=overwrite)
     say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
     say(
         "Weights can carry information on the participants of the training: share them under the "

@@ -57,6 +57,7 @@ def predict(
     probe: Annotated[str, argument("What `nerve evaluate --save-model` wrote.")],
     cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
     out: Annotated[str, argument("A .tsv: participant_id, target, predicted …")],
+    overwrite: Annotated[bool, option("Replace an existing table.", "--overwrite")] = False,
 ) -> None:
     """Predict new participants by a probe that was kept.
 
@@ -67,7 +68,7 @@ def predict(
     from nerve.data.readers.ids import counted
     from nerve.methods.kept_model import predict_file
 
-    table = predict_file(probe, cohort, out)
+    table = predict_file(probe, cohort, out, overwrite=overwrite)
     participants = counted(table["participant_id"].nunique())
     targets = counted(table["target"].nunique(), "target")
     say(f"{out}: {participants}, {targets}")
@@ -146,6 +147,9 @@ def report(
         list[str] | None,
         option("Folder of a cohort, for figures of its participants; may be repeated."),
     ] = None,
+    overwrite: Annotated[
+        bool, option("Replace a report.html that is not as nerve wrote it.", "--overwrite")
+    ] = False,
 ) -> None:
     """Write report.html beside what it reads.
 
@@ -157,7 +161,7 @@ def report(
     from nerve.report.page import write_report
 
     cohorts = [nerve.Cohort.load(path) for path in cohort or []]
-    path = write_report(folder, by_name(folder, cohorts))
+    path = write_report(folder, by_name(folder, cohorts), overwrite=overwrite)
     say(str(path))
 
 

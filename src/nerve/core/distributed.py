@@ -119,15 +119,23 @@ def joined_processes() -> Iterator[Processes]:
     Processes
         Only the first one shows progress.
     """
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+        number = os.environ.get(name, "0")
+        if not (number.isascii() and number.isdigit()):
+            raise NerveError(
+                f"The variable {name} is {number!r}, expected a whole number, as torchrun sets it. "
+                "Start the command with torchrun, or unset it."
+            )
     started_by_torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if not started_by_torchrun or dist.is_initialized():
         yield current_processes()
         return
-    if "MASTER_ADDR" not in os.environ:
-        raise NerveError(
-            "WORLD_SIZE is set and MASTER_ADDR is not, expected both, as torchrun sets them. "
-            "Start the command with torchrun, or unset WORLD_SIZE."
-        )
+    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"):
+        if name not in os.environ:
+            raise NerveError(
+                f"WORLD_SIZE is set and {name} is not, expected both, as torchrun sets them. "
+                "Start the command with torchrun, or unset WORLD_SIZE."
+            )
     has_cuda = torch.cuda.is_available()
     if has_cuda:
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))

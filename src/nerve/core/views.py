@@ -18,6 +18,8 @@ _BATCH = 64
 # Participants, at most, from whom the principal directions of `ShrunkView` come.
 _MAX_FOR_DIRECTIONS = 2048
 N_DIRECTIONS = 256
+# Of arrays that are saved with a model.
+_SAVED_TYPES = ("float32", "float64")
 Shapes = dict[str, tuple[int | None, ...]]
 
 
@@ -297,15 +299,16 @@ def make_view(name: str, n_directions: int = N_DIRECTIONS) -> View:
     return VIEWS[name]()
 
 
-def check_array_shapes(arrays: dict[str, Any], expected: Shapes, where: object) -> None:
-    """Refuse arrays of a file that do not have the names and shapes that are expected.
+def check_arrays(arrays: dict[str, Any], expected: Shapes, where: object) -> None:
+    """Refuse arrays of a file that are not what is expected, by name, shape or type.
 
     Parameters
     ----------
     arrays : dict of str to array or tensor
         What the file holds.
     expected : dict of str to shape
-        As `View.shapes` gives it; None stands for any length.
+        As `View.shapes` gives it; None stands for any length. Every array holds numbers of 32 or
+        64 bits, none of them infinite or missing.
     where : object
         Named in the error.
     """
@@ -316,6 +319,18 @@ def check_array_shapes(arrays: dict[str, Any], expected: Shapes, where: object) 
     if not fits:
         found_text = f"its arrays are {found}"
         raise problem(where, found_text, expected=str(expected), remedy="Fit the model again.")
+    for name, array in arrays.items():
+        dtype = str(array.dtype).removeprefix("torch.")
+        if dtype not in _SAVED_TYPES:
+            raise problem(
+                where,
+                f"its array {name} is of type {dtype}",
+                expected=" or ".join(_SAVED_TYPES),
+                remedy="Fit the model again.",
+            )
+        if not np.isfinite(np.asarray(array)).all():
+            found_text = f"its array {name} holds values that are not numbers"
+            raise problem(where, found_text, remedy="Fit the model again.")
 
 
 def _shape_fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:

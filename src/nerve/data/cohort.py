@@ -211,7 +211,7 @@ class Cohort:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of FC, participants table, labels and time series: equal only for equal contents."""
+        """A hash of FC, measure, participants, labels and time series: equal only if all are."""
         text = json.dumps(self._digests(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -245,7 +245,9 @@ class Cohort:
             parts = (np.asarray(part, np.float32) for part in self.timeseries)
             series = self._array_digest("timeseries.npy", self.timeseries, parts)
             lengths = self.timeseries.lengths
-        return cohort_files.digests(matrices, self.parcellation, self.participants, series, lengths)
+        return cohort_files.digests(
+            matrices, self.parcellation, self.participants, series, lengths, self.measure
+        )
 
     def _array_digest(self, name: str, array: Any, pieces: Iterator[np.ndarray]) -> str:
         if array is self._opened_arrays.get(name):

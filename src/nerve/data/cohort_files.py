@@ -13,13 +13,14 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from nerve._utils.archives import require_regular_file
 from nerve._utils.errors import NerveError, as_utf8, listed, one_of, problem
 from nerve._utils.files import (
     MISSING,
@@ -27,6 +28,7 @@ from nerve._utils.files import (
     atomic_folder,
     file_hash,
     file_state,
+    flush_to_disk,
     read_tsv,
     write_json,
     write_tsv,
@@ -37,20 +39,6 @@ from nerve.data.parcellation import Parcellation, load_parcellation
 
 FORMAT_VERSION = 2
 DTYPES = ("float32", "float16")
-#: Every file that a cohort's folder may hold.
-FILES = (
-    "cohort.json",
-    "connectivity.npy",
-    "connectivity.tsv",
-    "dataset_description.json",
-    "exclusions.tsv",
-    "participants.tsv",
-    "regions.tsv",
-    "timeseries.npy",
-    "timeseries.tsv",
-    "truth.json",
-    "truth_scores.tsv",
-)
 #: The large files.
 ARRAYS = ("connectivity.npy", "timeseries.npy")
 #: The small files that `Cohort.load` reads.
@@ -213,6 +201,7 @@ class CohortWriter:
                 participants,
                 series_digest,
                 self._lengths,
+                measure,
             ),
             "notes": notes or {},
         }
@@ -244,7 +233,7 @@ def writing_cohort(
     CohortWriter
     """
     with (
-        atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft,
+        atomic_folder(path, overwrite=overwrite) as draft,
         ExitStack() as files,
     ):
         yield CohortWriter(draft, load_parcellation(parcellation), dtype, files)
@@ -268,6 +257,7 @@ def open_npy(
     array
     """
     try:
+        require_regular_file(path)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy raises a dozen different errors for a damaged header
         raise problem(path, f"it cannot be read as an array ({error})", remedy=remedy) from error
@@ -386,6 +376,10 @@ class OpenedFolder:
                 self.tables[name] = file_hash(self.path / name)
         for name in ARRAYS:
             if (self.path / name).is_file():
+                # Until a file is flushed, a program that has it open as a map can change it
+                # without any trace in its state.
+                with suppress(OSError):
+                    flush_to_disk(self.path / name)
                 self.arrays[name] = file_state(self.path / name)
 
     def open_array(self, name: str) -> np.ndarray:
@@ -526,6 +520,7 @@ def digests(
     participants: pd.DataFrame,
     series: str | None,
     lengths: Any,
+    measure: str,
 ) -> dict[str, Any]:
     """Compute the digest of each file, and of each column of the participants table.
 
@@ -542,15 +537,18 @@ def digests(
         The digest of the time series.
     lengths : sequence of int
         Volumes of each participant.
+    measure : str
+        What the entries of the FC stack are.
 
     Returns
     -------
     dict
-        Name of the file → digest; for participants.tsv, column → digest.
+        Name of the file → digest; for participants.tsv, column → digest; the measure as it is.
     """
     columns = _columns_as_text(as_read_back(participants))
     by_file: dict[str, Any] = {
         "connectivity.npy": connectivity,
+        "measure": measure,
         "regions.tsv": parcellation.fingerprint,
         "participants.tsv": {name: text_digest(text) for name, text in columns},
     }

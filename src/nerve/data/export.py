@@ -51,7 +51,7 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
     """
     one_of("format", format, FORMATS)
     table = cohort.participants
-    with atomic_folder(out, "dataset_description.json") as draft:
+    with atomic_folder(out) as draft:
         write_tsv(
             draft / "participants.tsv",
             table.assign(participant_id="sub-" + table["participant_id"]),

@@ -8,6 +8,8 @@ from nerve._utils.errors import NerveError, problem
 from nerve.core.patching import Patching
 from nerve.data.parcellation import Parcellation, parcellation_names
 
+PATCHING_NAMES = "networks, grid16, permuted0 (any number) or an atlas of `nerve atlas list`"
+
 
 def is_patching_name(name: str) -> bool:
     """Whether a patching is known by its name alone, wherever it is read: not by a user's file.

@@ -247,6 +247,13 @@ def _code_targets(
         least = 2 if protocol.leave_site_out else protocol.n_folds
         for label, is_member in _code_classes(column, name, least).items():
             target = class_target(name, label)
+            if target in protocol.targets or target in values:
+                raise problem(
+                    f"target {target!r}",
+                    f"class {label!r} of target {name!r} has the same name",
+                    expected="names that differ",
+                    remedy="Rename one of the two columns, or the class.",
+                )
             values[target] = is_member
             classes[target] = ("others", label)
             class_columns[target] = name

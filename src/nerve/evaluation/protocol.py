@@ -6,6 +6,7 @@ add a field: write it here, and read it where it matters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -228,9 +229,9 @@ def _as_numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
         numbers = tuple(float(value) for value in parts)
     except (TypeError, ValueError) as error:
         raise NerveError(f"{name} is {values!r}, expected numbers separated by commas.") from error
-    if not numbers or min(numbers) < least:
+    if not numbers or not all(least <= number < math.inf for number in numbers):
         raise NerveError(
-            f"{name} is {values!r}, expected at least one number, none below {least:g}."
+            f"{name} is {values!r}, expected at least one number, none below {least:g} or infinite."
         )
     return numbers
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import known_columns, listed, problem
+from nerve._utils.errors import NerveWarning, known_columns, listed, problem
+from nerve._utils.privacy import shared_levels
 from nerve.data.cohort import Cohort
 from nerve.data.lazy_arrays import Stack
 from nerve.evaluation.covariates import is_numeric, motion_column
@@ -94,6 +96,20 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
             kind = "numbers" if is_numeric(there[name]) else "words"
             raise problem(
                 where, f"{name!r} holds {kind}", expected=f"what it holds in {train.name!r}"
+            )
+    for name in protocol.covariates:
+        if is_numeric(here[name]):
+            continue
+        words = there[name].dropna().astype(str)
+        unknown = words[~words.isin(set(here[name].dropna().astype(str)))]
+        if len(unknown):
+            named = listed(shared_levels(unknown), most=4)
+            warnings.warn(
+                f"{len(unknown)} of {len(there)} {where} have a value of {name!r} that "
+                f"{train.name!r} lacks{f' ({named})' if named else ''}. For them it counts as "
+                "missing, as the average of the training participants.",
+                NerveWarning,
+                stacklevel=2,
             )
     for name in protocol.targets:
         known = set(here[name].dropna())

@@ -11,7 +11,7 @@ from nerve.evaluation.feature_sets import NAMED
 from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.rows import GIVEN, REFERENCE, Row
 from nerve.methods import NAME_OF_CLASS, method_class
-from nerve.methods.base import read_configuration
+from nerve.methods.configuration import read_configuration
 from nerve.methods.pretrained import located
 
 

@@ -7,6 +7,7 @@ supervised network in each fold. Every task has a key, plain JSON that determine
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nerve._utils.errors import MissingInput, NerveError
 from nerve._utils.files import read_tsv, write_tsv
 from nerve.data.cohort import Cohort
+from nerve.data.quality.likeness import FEWEST
 from nerve.evaluation.evaluate import Evaluation, evaluate_features
 from nerve.evaluation.feature_sets import (
     NAMED,
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 
 _TABLES = ("predictions", "nulls", "curves")
 _NOT_IN_KEY = ("row", "on", "path", "scope")  # how a run is called, and where its files lie
+_FOLD_ENCODERS = "encoders"  # in the folder of a run that is not done yet
+# participants; an encoder of fewer, a share of whom is for validation, is not saved
+_ENOUGH_TO_SAVE = 2 * FEWEST
 
 
 @dataclass(frozen=True)
@@ -296,7 +301,9 @@ class FoldEncoderProbe(ProbeTask):
     """Reads encoders that have never seen the test participants of their fold.
 
     That is `pretrain_scope: train_folds`. Each encoder is trained on training participants and on
-    the other cohorts of the pool, when a fold asks for it, and kept in the folder of the run.
+    the other cohorts of the pool, when a fold asks for it. What is trained by gradient is kept until
+    the run is done, so that one that was stopped goes on. Nothing is kept afterwards: the
+    difference between two folds of the same participants is the FC of those that one left out.
     """
 
     recipe: Recipe
@@ -312,6 +319,12 @@ class FoldEncoderProbe(ProbeTask):
         """Only where an encoder is fitted in seconds rather than hours."""
         return not is_trained(self.recipe.make())
 
+    def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
+        """Evaluate the features, and remove the encoders that the folds trained."""
+        facts = super().run(experiment, folder)
+        shutil.rmtree(folder / _FOLD_ENCODERS, ignore_errors=True)
+        return facts
+
     def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
         """Features of which nothing is computed before a fold asks for it."""
         device = experiment.config.device
@@ -319,15 +332,24 @@ class FoldEncoderProbe(ProbeTask):
         # cohorts are equal by fingerprint: one may stand under two names
         data = experiment.inputs().data[cohort.name]
 
+        encoders_in_memory: dict[str, Any] = {}
+
         def fit(training: Cohort) -> Any:
-            ids = training.participants["participant_id"].tolist()
-            encoder_folder = folder / "encoders" / fingerprint(ids)
+            fold = fingerprint(training.participants["participant_id"].tolist())
+            encoder_folder = folder / _FOLD_ENCODERS / fold
             if (encoder_folder / "config.json").is_file():
                 return load_method(encoder_folder, device=device)
             pooled = []
             for name, other_data in pool.items():
                 pooled.append(training if other_data == data else experiment.cohort(name))
-            return fit_and_save(self.recipe.make(device), pooled or [training], encoder_folder)
+            pooled = pooled or [training]
+            method = self.recipe.make(device)
+            n_participants = sum(len(part) for part in pooled)
+            if is_trained(method) and n_participants >= _ENOUGH_TO_SAVE:
+                return fit_and_save(method, pooled, encoder_folder)
+            if fold not in encoders_in_memory:
+                encoders_in_memory[fold] = method.fit(usable_cohorts(method, pooled))
+            return encoders_in_memory[fold]
 
         features = LearnedInFolds("in folds", fit=fit)
         method = self.recipe.make()

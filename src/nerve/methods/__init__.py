@@ -123,7 +123,7 @@ def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
     -------
     method
     """
-    from nerve.methods.base import read_configuration
+    from nerve.methods.configuration import read_configuration
     from nerve.methods.pretrained import located
 
     with located(path) as folder:

@@ -38,22 +38,23 @@ from nerve._utils.errors import (
     one_of,
     problem,
 )
-from nerve._utils.files import claim, read_json, write_json, write_markdown
+from nerve._utils.files import claim, write_json, write_markdown
 from nerve._utils.privacy import printable_name
 from nerve._utils.progress import progress_bar
 from nerve.core.distributed import current_processes
-from nerve.core.views import check_array_shapes
+from nerve.core.views import check_arrays
 from nerve.data.cohort import Cohort
 from nerve.data.connectivity import CORRELATIONS, MEASURES, in_words
+from nerve.data.named_patchings import PATCHING_NAMES, is_patching_name
 from nerve.data.parcellation import Parcellation
+from nerve.data.quality.likeness import FEWEST
 from nerve.evaluation.rows import setting_phrases, settings_in_words
+from nerve.methods.configuration import CONFIG, FORMAT_VERSION, read_configuration
 from nerve.methods.inputs import as_cohort, chunks, cohorts_in
 from nerve.methods.parameters import check_names, checked_parameters, plain
 from nerve.methods.run_folder import load_tensors, save_tensors, single_precision
 
-FORMAT_VERSION = 2
 WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
 CARD = "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
 
@@ -362,6 +363,8 @@ class Method(BaseEstimator):
         Path
         """
         self.check_fitted()
+        n_cohorts = sum(self.data_.get("cohorts", {}).values())
+        check_enough_to_save(self.data_.get("n_training", n_cohorts))
         folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.tensors())
@@ -461,7 +464,12 @@ class Method(BaseEstimator):
         """Make the unfitted method that a config.json describes."""
         parameters = dict(config["parameters"])
         parameters.pop("preset", None)  # see `saved_preset`
-        check_names(parameters, cls._get_param_names(), "parameters")
+        known = [name for name in cls._get_param_names() if name not in _NOT_SAVED]
+        check_names(parameters, known, "parameters")
+        patching = parameters.get("patching")
+        if isinstance(patching, str) and not is_patching_name(patching):
+            # elsewhere it may be a table of the user's; a model that is passed on opens no file
+            raise problem("parameters", "patching is no known name", expected=PATCHING_NAMES)
         method = cls(**plain(parameters))
         method._preset = cls.saved_preset(config)
         return method
@@ -520,34 +528,22 @@ class Method(BaseEstimator):
         return facts_html(self.label(), facts) + diagram
 
 
-def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the config.json of a saved method.
+def check_enough_to_save(n_training: int) -> None:
+    """Refuse to write down what was learned from a few participants: it would show them.
 
     Parameters
     ----------
-    folder : path
-        A folder that `Method.save` wrote; anything else is refused.
-
-    Returns
-    -------
-    dict
+    n_training : int
+        Participants that a model is trained or fitted on.
     """
-    folder = Path(folder)
-    if not (folder / CONFIG).is_file():
-        found = f"it holds no {CONFIG}" if folder.is_dir() else "there is no such folder"
-        remedy = "A run that was stopped is finished with `nerve pretrain … --resume`."
-        raise problem(folder, found, expected="the folder of a trained model", remedy=remedy)
-    config = read_json(folder / CONFIG)
-    if not isinstance(config, dict) or not isinstance(config.get("format_version"), int):
-        raise problem(folder / CONFIG, "it does not describe a model of this package")
-    version = config["format_version"]
-    if version != FORMAT_VERSION:
-        found = f"it was written in format {version} by nerve {config.get('nerve_version')}"
-        remedy = "Fit the model again."
-        if version > FORMAT_VERSION:
-            remedy = "Update nerve to read it."
-        raise problem(folder, found, expected=f"format {FORMAT_VERSION}", remedy=remedy)
-    return config
+    if n_training < FEWEST:
+        raise problem(
+            "The model",
+            f"{n_training} training participants",
+            expected=f"at least {FEWEST} for anything that is saved: the weights of a model of "
+            "few participants hold their FC",
+            remedy="Train on more participants.",
+        )
 
 
 def _described_object(value: Any) -> str:
@@ -730,5 +726,5 @@ class Reference(FeatureMixin, Method):
 
     def restore(self, saved: SavedModel) -> None:
         """Take the arrays, if they have the shapes of this method."""
-        check_array_shapes(saved.tensors, self.shapes(), saved.folder)
+        check_arrays(saved.tensors, self.shapes(), saved.folder)
         self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in saved.tensors.items()}

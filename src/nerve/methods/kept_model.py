@@ -8,18 +8,21 @@ participant.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import BaseModel, Field, ValidationError
 from sklearn.base import clone
 
 import nerve
 from nerve._utils.errors import (
     NerveError,
+    NerveWarning,
     NotFitted,
     known_columns,
     listed,
@@ -28,14 +31,16 @@ from nerve._utils.errors import (
 )
 from nerve._utils.files import (
     begins_with,
-    check_replaceable_file,
+    check_may_write,
     claim,
     read_json,
     write_json,
     write_tsv,
 )
 from nerve._utils.privacy import is_date
+from nerve.core.views import check_arrays
 from nerve.data.cohort import Cohort
+from nerve.data.connectivity import MEASURES, in_words
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
 from nerve.evaluation.cross_validation import group_targets, remove_covariates
 from nerve.evaluation.feature_sets import ridge_of
@@ -43,9 +48,10 @@ from nerve.evaluation.folds import strata_of
 from nerve.evaluation.kernels import correlation_rows, cosine_rows
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.protocol import Protocol
+from nerve.methods.configuration import CLOSED
 from nerve.methods.run_folder import load_tensors, save_tensors
 
-FORMAT = 1
+FORMAT = 2
 ABOUT = "probe.json"
 WEIGHTS = "probe.safetensors"
 ENCODER = "encoder"
@@ -55,6 +61,55 @@ _ROWS = {
     "cosine": cosine_rows,
     "linear": lambda features: features,
 }
+
+# standard deviations from the mean of a covariate beyond which a number may be a code for missing
+_FAR = 10
+
+
+class _Numbers(NamedTuple):
+    """A covariate of numbers, as the model was fitted on it."""
+
+    mean: float
+    spread: float
+
+
+class _Regression(BaseModel):
+    """What `CovariateRegression.as_dict` gives."""
+
+    model_config = CLOSED
+
+    categories: dict[str, list[str] | None]
+    means: list[float]
+    scale: list[float]
+    intercept: list[float]
+    coefficients: list[list[float]]
+
+
+class _FittedOn(BaseModel):
+    model_config = CLOSED
+
+    cohort: str
+    n: int
+    fingerprint: str
+    measure: Literal[tuple(MEASURES)]  # type: ignore[valid-type]
+
+
+class _About(BaseModel):
+    """Every field of a probe.json."""
+
+    model_config = CLOSED
+
+    format: int
+    nerve_version: str
+    kernel: Literal[tuple(_ROWS)]  # type: ignore[valid-type]
+    targets: list[str]
+    classes: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
+    whole: dict[str, str]
+    means: list[float]
+    covariates: list[str]
+    regressions: list[_Regression | None]
+    fitted_on: _FittedOn
+    protocol: dict[str, Any]  # `Protocol` checks it
 
 
 class KeptModel:
@@ -156,6 +211,7 @@ class KeptModel:
                 "cohort": cohort.name,
                 "n": len(cohort),
                 "fingerprint": cohort.fingerprint,
+                "measure": cohort.measure,
             },
             "protocol": protocol.as_dict(),
         }
@@ -181,6 +237,14 @@ class KeptModel:
                 "This KeptModel is not fitted. Call fit(cohort) first, or load a saved one."
             )
         about = self.about_
+        measure = about["fitted_on"]["measure"]
+        if cohort.measure != measure:
+            raise problem(
+                f"Cohort {cohort.name!r}",
+                f"it holds {in_words(cohort.measure)}",
+                expected=f"{in_words(measure)}, as the model was fitted on",
+                remedy="Ingest it again; for Fisher z, with --values z.",
+            )
         ids = cohort.participants["participant_id"].to_numpy(object)
         covariates = self._covariates(cohort)
         rows_of_kernel = _ROWS[about["kernel"]]
@@ -233,7 +297,10 @@ class KeptModel:
         return features.reshape(len(features), -1)
 
     def _covariates(self, cohort: Cohort) -> pd.DataFrame:
-        """The covariates of new participants, if all are there and numbers are numbers."""
+        """The covariates of new participants, if all are there and mean what they meant in `fit`.
+
+        What counts as missing is warned about, with the number of participants.
+        """
         names = self.about_["covariates"]
         where = f"participants of {cohort.name!r}"
         known_columns(names, cohort.participants.columns, where)
@@ -241,21 +308,81 @@ class KeptModel:
         site = self.about_["protocol"]["site"]
         if site in names:
             table[site] = table[site].astype(str).where(table[site].notna())
-        categories_of: dict[str, Any] = {}  # None for numbers
-        for regression in self.about_["regressions"]:
-            if regression is not None:
-                categories_of |= regression["categories"]
-        for name, categories in categories_of.items():
-            if name in names and is_numeric(table[name]) != (categories is None):
+        for name, known in self._known_values().items():
+            values = table[name]
+            n_present = int(values.notna().sum())
+            if n_present == 0:
+                raise problem(
+                    where,
+                    f"covariate {name!r} is missing in every row",
+                    expected="the values that the model was fitted with",
+                )
+            if is_numeric(values) != isinstance(known, _Numbers):
                 expected = "numbers"
-                if categories is not None:
-                    expected = f"categories ({listed(categories, most=4)})"
+                if not isinstance(known, _Numbers):
+                    expected = f"categories ({listed(known, most=4)})"
                 raise problem(
                     where,
                     f"{name!r} holds other values",
                     expected=f"{expected}, as the model was fitted on",
                 )
+            if isinstance(known, _Numbers):
+                self._warn_of_codes(where, name, values, known)
+                continue
+            words = values.dropna().astype(str)
+            unknown = words[~words.isin(known)]
+            if len(unknown):
+                # not refused: a new site is what one predicts for
+                warnings.warn(
+                    f"{len(unknown)} of {len(table)} {where} have a value of {name!r} that the "
+                    f"model does not know ({listed(unknown.unique(), most=4)}; it knows "
+                    f"{listed(known, most=4)}). For them it counts as missing, as the average of "
+                    "the model's cohort.",
+                    NerveWarning,
+                    stacklevel=3,
+                )
+        n_missing = {name: int(table[name].isna().sum()) for name in table}
+        counts = [f"{name} in {n}" for name, n in n_missing.items() if n]
+        if counts:
+            warnings.warn(
+                f"Covariates are missing for some of {len(table)} {where} ({listed(counts)}). "
+                "They count as the average of the model's cohort.",
+                NerveWarning,
+                stacklevel=3,
+            )
         return table
+
+    def _known_values(self) -> dict[str, _Numbers | list[str]]:
+        """Of each covariate: its categories, or mean and spread of its numbers, as fitted."""
+        known: dict[str, _Numbers | list[str]] = {}
+        for regression in self.about_["regressions"]:
+            if regression is None:
+                continue
+            column = 0  # of the design matrix
+            for name, categories in regression["categories"].items():
+                if categories is None:
+                    known[name] = _Numbers(regression["means"][column], regression["scale"][column])
+                    column += 1
+                else:
+                    known[name] = categories
+                    column += len(categories)
+        return {name: value for name, value in known.items() if name in self.about_["covariates"]}
+
+    @staticmethod
+    def _warn_of_codes(where: str, name: str, values: pd.Series, known: _Numbers) -> None:
+        """Warn of numbers that are so far from those of `fit` that they may be codes for missing."""
+        numbers = values.to_numpy(float, na_value=np.nan)
+        far = np.abs(numbers - known.mean) > _FAR * known.spread
+        if far.any():
+            examples = listed([f"{number:g}" for number in np.unique(numbers[far])], most=3)
+            warnings.warn(
+                f"Covariate {name!r} of {int(far.sum())} {where} is more than {_FAR} standard "
+                f"deviations from the mean that the model was fitted with ({examples}). It is used "
+                "as a number: if it is a code for a missing value, make the cohort again with "
+                "--na-values.",
+                NerveWarning,
+                stacklevel=4,
+            )
 
     # Files
 
@@ -305,33 +432,40 @@ class KeptModel:
             lacking = f"it holds no {ABOUT}" if folder.is_dir() else "there is no such folder"
             remedy = "`nerve evaluate … --save-model FOLDER` writes one."
             raise problem(folder, lacking, expected="the folder of a kept model", remedy=remedy)
-        about = read_json(folder / ABOUT)
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
+        content = read_json(folder / ABOUT)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise problem(
                 folder / ABOUT,
                 f"it is not of format {FORMAT}",
                 remedy="Fit the model with this version.",
             )
-        arrays = {name: tensor.numpy() for name, tensor in load_tensors(folder / WEIGHTS).items()}
         try:
-            model = cls(load_method(folder / ENCODER, device=device), Protocol(**about["protocol"]))
-            model.encoder_ = model.encoder
-            model.about_ = about
-            model.weights_ = arrays["weights"]
-            model.biases_ = arrays["biases"]
+            about = _About(**content).model_dump()
             n_targets = len(about["targets"])
-            lengths = {len(about["means"]), len(about["regressions"]), len(model.biases_)}
-            if lengths != {n_targets} or model.weights_.shape[1] != n_targets:
-                raise ValueError(f"weights of shape {model.weights_.shape} for {n_targets} targets")
-            if about["kernel"] not in _ROWS:
-                raise ValueError(f"kernel {about['kernel']}")
+            if not len(about["means"]) == len(about["regressions"]) == n_targets:
+                raise ValueError(f"means and regressions that are not of {n_targets} targets")
             for regression in about["regressions"]:
                 if regression is not None:
                     CovariateRegression.from_dict(regression)
+            protocol = Protocol(**about["protocol"])
         except NerveError:
             raise
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            entry = ".".join(str(part) for part in first["loc"][:3])
+            raise problem(
+                folder / ABOUT, f"its entry {entry} is not one of a kept model ({first['msg']})"
+            ) from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise problem(folder, f"it is incomplete or has an unknown entry ({error})") from error
+        model = cls(load_method(folder / ENCODER, device=device), protocol)
+        arrays = load_tensors(folder / WEIGHTS)
+        shapes = {"weights": (model.encoder.n_features, n_targets), "biases": (n_targets,)}
+        check_arrays(arrays, shapes, folder / WEIGHTS)
+        model.encoder_ = model.encoder
+        model.about_ = about
+        model.weights_ = arrays["weights"].numpy()
+        model.biases_ = arrays["biases"].numpy()
         return model
 
 
@@ -363,6 +497,8 @@ def predict_file(
     cohort: str | os.PathLike[str],
     out: str | os.PathLike[str],
     device: str = "auto",
+    *,
+    overwrite: bool = False,
 ) -> pd.DataFrame:
     """Predict the participants of a cohort folder and write the table.
 
@@ -376,6 +512,8 @@ def predict_file(
         The .tsv to write.
     device : str
         Where the encoder computes.
+    overwrite : bool
+        Replace an existing table of predictions.
 
     Returns
     -------
@@ -385,7 +523,7 @@ def predict_file(
     path = Path(out)
     if path.suffix.lower() != ".tsv":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
-    check_replaceable_file(path, begins_with(*COLUMNS))
+    check_may_write(path, overwrite=overwrite, is_ours=begins_with(*COLUMNS))
     people = Cohort.load(cohort)
     table = KeptModel.load(model, device=device).predict(people)
     people.check_unchanged()

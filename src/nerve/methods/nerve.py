@@ -19,19 +19,13 @@ from nerve.core.patching import Patching
 from nerve.core.randomness import VALIDATION_STEP, Draws
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
 from nerve.core.training import ArrayDataset, Dataset, TrainingSettings
-from nerve.core.views import N_DIRECTIONS, View, check_array_shapes, make_view
+from nerve.core.views import N_DIRECTIONS, View, check_arrays, make_view
 from nerve.data.cohort import Cohort
 from nerve.data.named_patchings import is_patching_name, patching_for
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality.likeness import FEWEST, Likeness, Signature, likeness
-from nerve.methods.base import (
-    CONFIG,
-    WEIGHTS,
-    SavedModel,
-    checked_features,
-    class_name,
-    read_configuration,
-)
+from nerve.methods.base import WEIGHTS, SavedModel, checked_features, class_name
+from nerve.methods.configuration import CONFIG, read_configuration
 from nerve.methods.inputs import chunks
 from nerve.methods.packing import PatchDataset, fit_view, packed_dataset
 from nerve.methods.parameters import (
@@ -677,7 +671,7 @@ class NERVE(Encoder):
         prefixes = ("view.", "sites.", "signature.")
         names = [name for name in saved.tensors if name.startswith(prefixes)]
         arrays = {name: saved.tensors.pop(name).numpy() for name in names}
-        check_array_shapes(arrays, shapes, saved.folder / WEIGHTS)
+        check_arrays(arrays, shapes, saved.folder / WEIGHTS)
         self.view_.arrays = {name: arrays[f"view.{name}"] for name in view_shapes}
         if self.recentre is not None:
             sizes = {site: int(n) for site, n in saved.config["sites"].items()}

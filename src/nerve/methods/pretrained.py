@@ -16,10 +16,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 import nerve
-from nerve._utils.archives import refuse_bomb
+from nerve._utils.archives import refuse_bomb, require_regular_file
 from nerve._utils.errors import NerveError, did_you_mean, listed, problem
-from nerve._utils.files import atomic_file, check_replaceable_file
-from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
+from nerve._utils.files import atomic_file, check_may_write
+from nerve.methods.base import CARD, WEIGHTS
+from nerve.methods.configuration import CONFIG, read_configuration
 from nerve.methods.run_folder import HISTORY, half_precision
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
@@ -93,7 +94,11 @@ def model_card(model: str | os.PathLike[str]) -> str:
 
 
 def pack(
-    run: str | os.PathLike[str], archive: str | os.PathLike[str], *, half: bool = False
+    run: str | os.PathLike[str],
+    archive: str | os.PathLike[str],
+    *,
+    half: bool = False,
+    overwrite: bool = False,
 ) -> Path:
     """Write the model of a run folder as one .zip, without checkpoints, figures and other files.
 
@@ -102,10 +107,12 @@ def pack(
     run : path
         The folder of a trained model.
     archive : path
-        The .zip to write; an archive of a model is replaced, another file is not.
+        The .zip to write.
     half : bool
         Numbers in half precision: a half or a quarter of the size, features that differ in the
         third decimal.
+    overwrite : bool
+        Replace an existing archive of a model; another file is never replaced.
 
     Returns
     -------
@@ -120,7 +127,7 @@ def pack(
     lacking = [name for name in NEEDED if not (folder / name).is_file()]
     if lacking:
         raise problem(folder, f"it holds no {listed(lacking)}", remedy="Copy the whole folder.")
-    check_replaceable_file(path, _is_archive)
+    check_may_write(path, overwrite=overwrite, is_ours=_is_archive)
     with atomic_file(path) as stream, zipfile.ZipFile(stream, "w") as packed:
         for name in FILES:
             if not (folder / name).is_file():
@@ -144,6 +151,7 @@ def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="nerve-") as name:
         folder = Path(name)
         try:
+            require_regular_file(path)
             with zipfile.ZipFile(path) as packed:
                 for member in _checked(packed, path):
                     (folder / member.filename).write_bytes(packed.read(member))

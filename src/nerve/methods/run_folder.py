@@ -20,6 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from nerve._utils.archives import require_regular_file
 from nerve._utils.errors import NerveError, listed
 from nerve._utils.files import atomic_file, write_tsv
 
@@ -27,6 +28,8 @@ LAST = "last.safetensors"
 BEST = "best.safetensors"
 HISTORY = "history.tsv"
 _LARGEST_HEADER = 10**8  # bytes
+# errors while the header of a damaged file is read
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 class RunFolder:
@@ -101,12 +104,22 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """
     try:
         # read here: safetensors opens no name that is not UTF-8
+        require_regular_file(Path(path))
+        header, n_header_bytes = _read_header(Path(path))
+        ends = [0]
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                ends.append(int(tensor["data_offsets"][1]))
+        # before the numbers are read: a file of many gigabytes may hold none
+        size = os.path.getsize(path)
+        if n_header_bytes + max(ends) != size:
+            raise ValueError(f"it has {size:,} bytes and says {n_header_bytes + max(ends):,}")
         return load(Path(path).read_bytes())
     except FileNotFoundError as error:
         raise NerveError(
             f"{path}: there is no such file; a complete run folder holds it."
         ) from error
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, *_DAMAGED) as error:
         raise NerveError(
             f"{path}: is not a readable safetensors file ({error}). Copy it again."
         ) from error
@@ -125,14 +138,23 @@ def load_state(path: Path) -> dict[str, Any]:
     dict
     """
     try:
-        with open(path, "rb") as stream:
-            size = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(min(size, _LARGEST_HEADER)))
+        require_regular_file(path)
+        header, _ = _read_header(path)
         return dict(json.loads(header["__metadata__"]["state"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except _DAMAGED as error:
         raise NerveError(
             f"{path}: is not a checkpoint of this package ({error}). Start without --resume."
         ) from error
+
+
+def _read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file, and how many bytes precede the numbers."""
+    with open(path, "rb") as stream:
+        n_bytes = int.from_bytes(stream.read(8), "little")
+        if n_bytes > _LARGEST_HEADER:
+            raise ValueError(f"its header is said to have {n_bytes:,} bytes")
+        header = json.loads(stream.read(n_bytes))
+    return dict(header), 8 + n_bytes
 
 
 def half_precision(path: Path) -> bytes:

@@ -20,7 +20,8 @@ from nerve._utils.locks import only_one
 from nerve.core.distributed import joined_processes
 from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import Likeness
-from nerve.methods.base import CONFIG, WEIGHTS
+from nerve.methods.base import WEIGHTS
+from nerve.methods.configuration import CONFIG
 from nerve.methods.nerve import NERVE
 from nerve.methods.parameters import (
     check_names,
@@ -211,9 +212,13 @@ def embed_file(
     suffix = path.suffix.lower()
     if suffix not in (".tsv", ".npy"):
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
-    if path.exists() and not overwrite:
-        raise problem(path, "it already exists", remedy="Choose another name, or say --overwrite.")
-    _check_out(path, beside)
+    if suffix == ".tsv":
+        is_ours = files.begins_with("participant_id", "dim0")
+        files.check_may_write(path, overwrite=overwrite, is_ours=is_ours)
+    else:
+        # an array says nothing of itself: it is known by what stands beside it
+        files.check_may_write(path, overwrite=overwrite, is_ours=lambda _: _is_embedding(beside))
+        files.check_may_write(beside, overwrite=overwrite, is_ours=_is_embedding)
     encoder = NERVE.from_pretrained(run, device=device)
     pooling = pooling or encoder.pooling
     if pooling == "tokens" and suffix != ".npy":
@@ -243,15 +248,6 @@ def embed_file(
     files.write_json(beside, about)  # first: an array without it would not be known as ours
     files.write_npy(path, values)
     return values
-
-
-def _check_out(path: Path, beside: Path) -> None:
-    """Refuse to replace files that are not embeddings."""
-    if path.suffix.lower() == ".tsv":
-        files.check_replaceable_file(path, files.begins_with("participant_id", "dim0"))
-    else:
-        files.check_replaceable_file(path, lambda _: _is_embedding(beside))
-        files.check_replaceable_file(beside, _is_embedding)
 
 
 def _is_embedding(path: Path) -> bool:

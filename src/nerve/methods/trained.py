@@ -49,7 +49,14 @@ from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality.learned import learned_little
 from nerve.evaluation.folds import complete_labels
-from nerve.methods.base import WEIGHTS, FeatureMixin, Method, Role, SavedModel
+from nerve.methods.base import (
+    WEIGHTS,
+    FeatureMixin,
+    Method,
+    Role,
+    SavedModel,
+    check_enough_to_save,
+)
 from nerve.methods.inputs import CohortDataset, chunks
 from nerve.methods.packing import PACKED
 from nerve.methods.parameters import plain
@@ -140,8 +147,11 @@ class TrainedMethod(Method):
         targets = self.learn_target(y)
         cohort = self.begin_fit(X)
         settings = self.training_settings()
-        folder = None if run_dir is None else claim(run_dir)
+        folder = None if run_dir is None else Path(run_dir)
         split = self.split(cohort, settings, groups)
+        if folder is not None:  # before the training: checkpoints are saved too
+            check_enough_to_save(len(cohort) - len(split[1]))
+            claim(folder)
         dataset = self.begin_training(cohort, split[0], folder)
         # checkpoints and model say by its fingerprint what they were trained on
         cohort.check_unchanged()

@@ -69,7 +69,8 @@ def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[s
     cohorts : sequence of Cohort
         As they lie on disk. One that was changed since, or not evaluated there, is refused.
     """
-    if not is_results(folder):  # a training run, which has no names for them
+    if not is_results(folder):  # a training run, which knows the FC that it was trained on
+        _check_trained_on(Path(folder), cohorts)
         return {cohort.name: cohort for cohort in cohorts}
     table = Results.load(folder).cohorts
     names = dict(zip(table["fingerprint"], table["cohort"], strict=True))
@@ -82,6 +83,21 @@ def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[s
             )
         found[str(names[cohort.fingerprint])] = cohort
     return found
+
+
+def _check_trained_on(folder: Path, cohorts: Sequence[Cohort]) -> None:
+    """Refuse a cohort that a training run did not see, whatever its name is."""
+    path = folder / "config.json"
+    config = read_json(path) if cohorts and path.is_file() else {}
+    data = config.get("data", {}) if isinstance(config, dict) else {}
+    for cohort in cohorts:
+        if cohort.fc_fingerprint not in data.get("fc", ()):
+            raise problem(
+                "--cohort",
+                f"{cohort.name!r} is not what was trained on here, or was changed since",
+                expected=f"one of {listed(data.get('cohorts', ())) or 'a run that is finished'}",
+                remedy=AGAIN,
+            )
 
 
 def load_tables(folder: str | os.PathLike[str]) -> ReportData:

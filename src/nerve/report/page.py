@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 import nerve
-from nerve._utils.files import write_text
+from nerve._utils.files import check_may_write, record_written, write_text
 from nerve._utils.privacy import Identifiers
 from nerve.data.cohort import Cohort
 from nerve.evaluation.rows import rows_of
@@ -31,7 +31,10 @@ NAME = "report.html"
 
 
 def write_report(
-    folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None
+    folder: str | os.PathLike[str],
+    cohorts: Mapping[str, Cohort] | None = None,
+    *,
+    overwrite: bool = False,
 ) -> Path:
     """Write report.html beside what it reads.
 
@@ -41,9 +44,18 @@ def write_report(
         What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
     cohorts : mapping, optional
         Cohorts by name, where they are not in the folder: they add who took part and the mean FC.
+    overwrite : bool
+        Replace a report.html that is not as nerve wrote it.
+
+    Returns
+    -------
+    Path
+        The page.
     """
     path = Path(folder) / NAME
+    check_may_write(path, overwrite=overwrite)
     write_text(path, page(load_results(folder, cohorts)))
+    record_written(path)
     return path
 
 

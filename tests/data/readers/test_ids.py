@@ -1,9 +1,12 @@
 """Ids of files and tables meet in one spelling."""
 
+import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from nerve import read_cohort
 from nerve.data.readers.ids import natural_key, normal_id
 from nerve.data.readers.names import scan_of_file
 
@@ -50,3 +53,19 @@ def test_a_known_id_is_found_in_a_name_with_anything_after_it():
     )
     assert scan.participant == "CMU_a_0050642"
     assert scan_of_file(Path("data/S10_x.csv"), Path("data"), ids=("S1",)).participant != "S1"
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_an_accent_does_not_cut_an_id(tmp_path, form):
+    """macOS writes an accent as a character of its own, tables as one with its letter."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in (1, 2):
+        series = np.random.default_rng(number).normal(size=(100, 150))
+        name = unicodedata.normalize(form, f"sub-é{number}_fc.npy")
+        np.save(folder / name, np.corrcoef(series))
+    table = tmp_path / "table.tsv"
+    table.write_text("participant_id\tage\nsub-é1\t20\nsub-é2\t30\n")
+    cohort = read_cohort(folder, parcellation="schaefer100-17", participants=table)
+    assert cohort.participants["participant_id"].tolist() == ["é1", "é2"]
+    assert cohort.participants["age"].tolist() == [20, 30]

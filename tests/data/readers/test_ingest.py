@@ -448,7 +448,7 @@ def test_stages_agrees_with_ucla_only_once_aligned(shared_data):
 def test_a_lock_left_by_a_kill_after_the_last_step_is_removed_by_the_next_attempt(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "cohort.json").write_text("{}")
-    (tmp_path / ".out.lock").write_text("process 1 on nowhere\n")
+    (tmp_path / ".out.lock").write_text("process 1 on 0123abcd\n")
     with pytest.raises(NerveError, match="already exists"):
         ingest(tmp_path, tmp_path / "out", parcellation=PARCELLATION)
     assert not (tmp_path / ".out.lock").exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import listed
-from nerve._utils.files import begins_with, check_replaceable_file, write_tsv
+from nerve._utils.files import begins_with, check_may_write, write_tsv
 from nerve.data.cohort import Cohort, describe_motion
 from nerve.data.connectivity import CORRELATIONS, in_words
 from nerve.data.quality.columns import Row, column_rows
@@ -69,15 +69,18 @@ class Quality:  # numpydoc ignore=PR02
         row = ("like the model's", like.words, verdict, " ".join(like.differences))
         return replace(self, table=pd.concat([self.table, pd.DataFrame([row], columns=_COLUMNS)]))
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write checks and drops as one TSV; each participant to drop is a row.
 
         Parameters
         ----------
         path : path
-            A file that is not such a table is not replaced.
+            The file.
+        overwrite : bool
+            Replace an existing table of checks; another file is never replaced.
         """
-        check_replaceable_file(path, begins_with(*self.table.columns))
+        is_ours = begins_with(*self.table.columns)
+        check_may_write(path, overwrite=overwrite, is_ours=is_ours)
         drops = self.drops.set_axis(["value", "detail"], axis=1)
         drops = drops.assign(check="drop", verdict="warning")
         write_tsv(path, pd.concat([self.table, drops], ignore_index=True))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 
 def normal_id(participant: object) -> str:
     """The id without `sub-` and without the underscore of `NDAR_INV`; case is kept.
+
+    An accent is one character with its letter, however a file system or a table writes it.
 
     Parameters
     ----------
@@ -26,7 +29,7 @@ def normal_id(participant: object) -> str:
         isinstance(participant, float) and participant.is_integer()
     ):  # a column of numbers with a gap in it
         participant = int(participant)
-    word = str(participant).strip()
+    word = unicodedata.normalize("NFC", str(participant)).strip()
     word = re.sub(r"^sub-", "", word, flags=re.IGNORECASE)
     return re.sub(r"^NDAR_INV", "NDARINV", word)
 

@@ -302,6 +302,10 @@ def bare_name(path: Path) -> tuple[str, str]:
     return name, "_".join(occasions)
 
 
+# letters and digits of any script; an accent may be a character of its own after its letter
+_LABEL = r"(?:[^\W_][\u0300-\u036f]*)+"
+
+
 def _begins_with(name: str, word: str) -> bool:
     """Whether a name begins with the whole of a word: `S1_fc` with `S1`, `S10` not."""
     after = name[len(word) : len(word) + 1]
@@ -310,7 +314,7 @@ def _begins_with(name: str, word: str) -> bool:
 
 def _certain_participant(words: str, ids: Sequence[str]) -> str:
     """The participant that a path below the source names beyond doubt, or an empty string."""
-    bids = re.search(r"(?:^|[_/])sub-(NDAR_INV[A-Za-z0-9]+|[A-Za-z0-9]+)", words)
+    bids = re.search(rf"(?:^|[_/])sub-(NDAR_INV{_LABEL}|{_LABEL})", words)
     if bids:
         return normal_id(bids[1])
     *folders, name = (normal_id(part) for part in words.split("/"))
