@@ -138,11 +138,9 @@ def _map_text(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame
 
 def _text_columns(table: pd.DataFrame) -> dict[int, pd.Series]:
     """Columns that may hold text, by their positions: names may occur twice."""
-    columns = {}
-    for position, (_, column) in enumerate(table.items()):
-        if column.dtype.kind in "OT":
-            columns[position] = column
-    return columns
+    # by types first: a table may have a hundred thousand columns of numbers
+    positions = [k for k, dtype in enumerate(table.dtypes) if dtype.kind in "OT"]
+    return {position: table.iloc[:, position] for position in positions}
 
 
 def _any_cell(column: pd.Series, condition: Callable[[str], bool]) -> bool:

@@ -98,10 +98,10 @@ def printable_table(table: pd.DataFrame) -> pd.DataFrame:
     names = [_printable_cell(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
-    for position in range(table.shape[1]):
+    # by types first: a table may have a hundred thousand columns of numbers
+    text_positions = [k for k, dtype in enumerate(table.dtypes) if dtype.kind in "OT"]
+    for position in text_positions:
         column = table.iloc[:, position]
-        if column.dtype.kind not in "OT":
-            continue
         texts = {value for value in column if isinstance(value, str)}
         if any(UNPRINTABLE.search(text) for text in texts):
             table = table.copy()
