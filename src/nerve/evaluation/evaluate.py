@@ -1,4 +1,4 @@
-"""One feature set on one cohort (`evaluate_features`), and many of them put together as `Results` (`combine`)."""
+"""From one feature set on one cohort (`evaluate_features`) to `Results` of many (`combine`)."""
 
 from __future__ import annotations
 
@@ -41,17 +41,19 @@ LARGE_KERNEL = 20_000  # participants whose kernel takes 3 GiB, and as much agai
 
 
 @dataclass
-class Evaluation:
+class Evaluation:  # numpydoc ignore=PR02
     """What one row found on one cohort.
 
     Parameters
     ----------
     row : Row
+        What the feature set is called in results.
     cohort : str
+        Name of the cohort.
     predictions : DataFrame
         What `predict_targets` gives.
     nulls : DataFrame
-        target and r of permuted targets; empty without permutations.
+        What `predict_permuted_targets` gives; empty without permutations.
     curves : DataFrame
         What `learning_curve` gives; empty without numbers of labels.
     facts : dict
@@ -67,7 +69,7 @@ class Evaluation:
 
 
 @dataclass
-class EvaluatedCohort:
+class EvaluatedCohort:  # numpydoc ignore=PR02
     """A cohort that was evaluated, with what results say of it.
 
     Parameters
@@ -83,6 +85,7 @@ class EvaluatedCohort:
     fingerprint : str
         Of the cohort as it lies on disk.
     simulated : bool
+        Whether its participants are simulated.
     """
 
     cohort: Cohort
@@ -107,24 +110,27 @@ def evaluate_features(
     *,
     predict_site: bool = True,
 ) -> Evaluation:
-    """Predict the targets of a cohort from one feature set, and whatever else the protocol asks for.
+    """Predict the targets of a cohort from one feature set, with nulls and curves if asked for.
 
     Parameters
     ----------
     features : FeatureSet
         Prepared here, once for everything that is computed of it.
     cohort : Cohort
-        Behind the cohort that is trained on, where that is another one (`transfer.prepare_transfer`).
+        Where another cohort is trained on: both, as `transfer.prepare_transfer` joins them.
     participants : Participants
+        With targets, covariates and folds.
     protocol : Protocol
+        Resolved: motion and preserved columns by name.
     row : Row
         What the feature set is called in results.
     predict_site : bool
-        Whether features also predict the site: a few more folds.
+        Whether features also predict the site, which takes a few more folds.
 
     Returns
     -------
     Evaluation
+        Predictions, nulls, curves, and what is known of the features.
     """
     with naming_participants(participants.ids):
         features.prepare(cohort, participants, protocol)
@@ -137,31 +143,32 @@ def evaluate_features(
     evaluation.facts = {
         "n": len(cohort),
         "adapted": features.adapted,
-        "scope": scope_on(features, participants),
+        "scope": _scope_on(features, participants),
         "trained_on": features.trained_on,
         "width": features.width(cohort, protocol),
-        "notes": feature_notes(features, participants, protocol),
+        "notes": _feature_notes(features, participants, protocol),
         "site_accuracy": site_accuracy(features, participants, protocol) if predict_site else None,
     }
     return evaluation
 
 
-def scope_on(features: FeatureSet, participants: Participants) -> str:
-    """Whom features had seen; training folds are another cohort where one is trained on."""
+def _scope_on(features: FeatureSet, participants: Participants) -> str:
+    """Whom features had seen; where another cohort is trained on, it is the training fold."""
     if participants.trained_on and features.scope == "train_folds":
         return "other_people"
     return features.scope
 
 
-def feature_notes(
+def _feature_notes(
     features: FeatureSet, participants: Participants, protocol: Protocol
 ) -> list[str]:
     """What a user should be told of one feature set."""
     notes = list(features.notes)
     if protocol.regress_features and protocol.covariates:
         notes.append(
-            "Covariates are regressed from the features too: with a non-linear probe this can leak confounds into the "
-            "prediction instead of removing them. Compare with regress_features=False."
+            "Covariates are regressed from the features too: with a non-linear probe this can leak "
+            "confounds into the prediction instead of removing them. Compare with "
+            "regress_features=False."
         )
     n = len(participants.ids)
     n_folds = len(np.unique(participants.folds[0]))
@@ -170,13 +177,14 @@ def feature_notes(
     is_ridge = isinstance(features.model, KernelRidge)
     if is_ridge and lanczos_is_cheaper(n_training, n_targets, protocol.n_inner_folds):
         notes.append(
-            f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method instead of a "
-            "decomposition; `python -m benchmarks thousands` compares both."
+            f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method instead "
+            "of a decomposition; `python -m benchmarks thousands` compares both."
         )
     if n > LARGE_KERNEL and isinstance(features, RawFC) and not isinstance(features, GivenNumbers):
         notes.append(
-            f"A kernel of {n:,} participants takes {8 * n**2 / 2**30:.0f} GiB, and each fold as much again. "
-            "Features of fewer numbers than participants, such as those of an encoder, need no kernel."
+            f"A kernel of {n:,} participants takes {8 * n**2 / 2**30:.0f} GiB, and each fold as much "
+            "again. Features of fewer numbers than participants, such as those of an encoder, need "
+            "no kernel."
         )
     return notes
 
@@ -193,18 +201,21 @@ def combine(
     Parameters
     ----------
     evaluations : sequence of Evaluation
+        One per row and cohort, or several of different targets.
     cohorts : sequence of EvaluatedCohort
         All that evaluations are of.
     rows : sequence of Row
         In the order of tables.
     about : mapping
-        What protocol.json holds beside what is added here: the protocol and the participants of each cohort.
+        What protocol.json holds besides the protocol and the participants of each cohort, which
+        are added here.
     encoder_seconds : mapping, optional
-        Of a row, the time that its encoder was trained for.
+        Row → the time that its encoder was trained for.
 
     Returns
     -------
     Results
+        Scores and comparisons of all rows.
     """
     described = [_described(row, evaluations, encoder_seconds or {}) for row in rows]
     row_table = rows_table(described)
@@ -221,7 +232,7 @@ def combine(
     score_parts = []
     comparison_parts = []
     for name, part in predictions.groupby("cohort", sort=False):
-        evaluated = next(one for one in cohorts if one.name == name)
+        evaluated = next(cohort for cohort in cohorts if cohort.name == name)
         scores, comparisons = _score_and_compare(part, row_table, evaluated)
         score_parts.append(scores)
         comparison_parts.append(comparisons)
@@ -238,7 +249,9 @@ def combine(
         about=dict(about) | _about_cohorts(cohorts, evaluations),
         rows=row_table,
         cohorts=_cohort_table(cohorts, row_table, scores),
-        folds=pd.concat([_fold_table(one.participants) for one in cohorts], ignore_index=True),
+        folds=pd.concat(
+            [_fold_table(cohort.participants) for cohort in cohorts], ignore_index=True
+        ),
         predictions=predictions,
         scores=scores,
         comparisons=pd.concat(comparison_parts, ignore_index=True),
@@ -268,8 +281,9 @@ def _concatenated(evaluations: Iterable[Evaluation], name: str) -> pd.DataFrame:
 def _score_and_compare(
     predictions: pd.DataFrame, rows: pd.DataFrame, evaluated: EvaluatedCohort
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Scores of one cohort, with the correlation with motion and within sites; and comparisons of its rows."""
-    participants, protocol = evaluated.participants, evaluated.protocol
+    """Scores of one cohort, with correlations with motion and within sites, and comparisons."""
+    participants = evaluated.participants
+    protocol = evaluated.protocol
     ids = participants.ids
     families = None
     if participants.groups is not None:
@@ -286,7 +300,7 @@ def _score_and_compare(
 
 
 def _with_facts(scores: pd.DataFrame, evaluations: Iterable[Evaluation]) -> pd.DataFrame:
-    """Scores with whom an encoder had seen, what it substituted there, how well it tells sites apart."""
+    """Scores with whom an encoder had seen, what it substituted, how well it tells sites apart."""
     records = []
     for evaluation in evaluations:
         facts = evaluation.facts
@@ -309,7 +323,7 @@ def _with_facts(scores: pd.DataFrame, evaluations: Iterable[Evaluation]) -> pd.D
 def _described(
     row: Row, evaluations: Iterable[Evaluation], encoder_seconds: Mapping[str, float]
 ) -> Row:
-    """The row, with what its evaluations found out: width, time, scope, cohorts trained on, substitutes."""
+    """The row with its width, time, scope, training cohorts and substitutes."""
     own = [evaluation for evaluation in evaluations if evaluation.row.row == row.row]
     scopes: dict[str, list[str]] = {}  # scope → cohorts that are tested
     pools: dict[str, list[str]] = {}  # cohorts that are trained on → cohorts that are tested
@@ -322,18 +336,20 @@ def _described(
     if len(scopes) < 2:
         scope = next(iter(scopes), row.scope)
     else:
-        scope = "; ".join(f"{one} ({', '.join(names)})" for one, names in scopes.items())
+        scope = "; ".join(f"{name} ({', '.join(tested)})" for name, tested in scopes.items())
     if len(pools) < 2:
         trained_on = next(iter(pools), "")
     else:
         trained_on = "; ".join(
             f"{pool} where {', '.join(names)} is tested" for pool, names in pools.items() if pool
         )
-    substitutes = [one.facts["adapted"] for one in own if one.facts.get("adapted")]
-    seconds = sum(one.facts.get("seconds", 0.0) for one in own) + encoder_seconds.get(row.row, 0.0)
+    facts = [evaluation.facts for evaluation in own]
+    substitutes = [fact["adapted"] for fact in facts if fact.get("adapted")]
+    seconds = sum(fact.get("seconds", 0.0) for fact in facts)
+    seconds += encoder_seconds.get(row.row, 0.0)
     return replace(
         row,
-        width=max((one.facts.get("width", 0) for one in own), default=0),
+        width=max((fact.get("width", 0) for fact in facts), default=0),
         seconds=round(seconds, 2),
         scope=scope,
         trained_on=trained_on,
@@ -362,26 +378,27 @@ def _cohort_table(
     """One row per cohort; `pretrained_on` follows from the scopes that its rows have there."""
     kinds = dict(zip(rows["row"], rows["kind"], strict=True))
     records = []
-    for one in cohorts:
-        own = scores.loc[scores["cohort"] == one.name, ["row", "scope"]].drop_duplicates()
+    for evaluated in cohorts:
+        cohort = evaluated.cohort
+        own = scores.loc[scores["cohort"] == evaluated.name, ["row", "scope"]].drop_duplicates()
         learned = [kinds[row] in (SELF_SUPERVISED, GIVEN) for row in own["row"]]
         records.append(
             {
-                "cohort": one.name,
-                "label": one.label or one.name,
-                "n": len(one.cohort),
-                "n_regions": one.cohort.n_regions,
-                "parcellation": one.cohort.parcellation.name,
-                "fingerprint": one.fingerprint or one.cohort.fingerprint,
+                "cohort": evaluated.name,
+                "label": evaluated.label or evaluated.name,
+                "n": len(cohort),
+                "n_regions": cohort.n_regions,
+                "parcellation": cohort.parcellation.name,
+                "fingerprint": evaluated.fingerprint or cohort.fingerprint,
                 "pretrained_on": pretraining_use(own["scope"], own.loc[learned, "scope"]),
-                "simulated": one.simulated,
+                "simulated": evaluated.simulated,
             }
         )
     return pd.DataFrame(records, columns=COHORTS)
 
 
 def _fold_table(participants: Participants) -> pd.DataFrame:
-    """Who is tested in which fold of which repeat, and which group (family, same FC) is kept whole."""
+    """Who is tested in which fold of which repeat, and in which group (family, same FC)."""
     parts = []
     groups = group_codes(participants.groups, len(participants.ids))
     for repeat, folds in enumerate(participants.folds):
@@ -404,9 +421,9 @@ def _about_cohorts(
     """The protocol of each cohort, and who took part, with notes of all feature sets."""
     protocols = {}
     summaries = {}
-    for one in cohorts:
-        protocols[one.name] = one.protocol.as_dict()
-        summaries[one.name] = participants_summary(one.participants)
+    for evaluated in cohorts:
+        protocols[evaluated.name] = evaluated.protocol.as_dict()
+        summaries[evaluated.name] = participants_summary(evaluated.participants)
     for evaluation in evaluations:
         notes = summaries[evaluation.cohort]["notes"]
         for note in evaluation.facts.get("notes", []):

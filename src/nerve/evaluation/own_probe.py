@@ -1,4 +1,4 @@
-"""A user's own scikit-learn estimator in the place of kernel ridge, under the same protocol."""
+"""A user's own scikit-learn estimator instead of kernel ridge, under the same protocol."""
 
 from __future__ import annotations
 
@@ -15,27 +15,46 @@ from nerve.evaluation.folds import complete_labels
 
 
 class OwnProbe(BaseEstimator):
-    """The estimator, cloned for every fold and target; of a classifier, how much it is for the second class.
+    """The estimator, cloned for every fold and target.
+
+    Predictions of a classifier are its decision function, or the probability of the second class.
 
     Parameters
     ----------
-    estimator : estimator of scikit-learn's kind
-        A pipeline or `GridSearchCV` too: whatever it chooses, it chooses on training participants. The latter is given
-        `groups` where families or sites are kept whole.
+    estimator : estimator
+        Of scikit-learn's kind, also a pipeline or `GridSearchCV`: whatever it chooses, it chooses
+        on training participants. The latter is given `groups` where families or sites are kept
+        together.
     """
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> OwnProbe:
-        """Fit a copy of the estimator to one target."""
+        """Fit a copy of the estimator to one target.
+
+        Parameters
+        ----------
+        X : (n, d) array
+            Features of training participants.
+        y : (n,) array
+            Their target.
+        groups : (n,) labels, optional
+            Passed on where the estimator takes them.
+
+        Returns
+        -------
+        OwnProbe
+            This estimator.
+        """
         self.estimator_ = clone(self.estimator)
         if is_classifier(self.estimator_):
             if not np.isin(y, (0.0, 1.0)).all():
                 raise NerveError(
-                    f"The probe {type(self.estimator).__name__} is a classifier, but the target holds numbers: it is "
-                    "one, or covariates were removed from its classes. Expected a regressor (Ridge, SVR …), or classes "
-                    "and no covariates (motion='none' leaves head motion out)."
+                    f"The probe {type(self.estimator).__name__} is a classifier, but the target "
+                    "holds numbers: it is one, or covariates were removed from its classes. "
+                    "Expected a regressor (Ridge, SVR …), or classes and no covariates "
+                    "(motion='none' leaves head motion out)."
                 )
             y = np.asarray(y, int)
         if groups is not None and _asks_for_groups(self.estimator_):
@@ -48,17 +67,19 @@ class OwnProbe(BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, (n,)."""
-        if is_classifier(self.estimator_) and not hasattr(self.estimator_, "decision_function"):
-            return np.asarray(self.estimator_.predict_proba(X), float)[:, 1]
-        verb = "decision_function" if is_classifier(self.estimator_) else "predict"
-        return np.asarray(getattr(self.estimator_, verb)(X), float).reshape(-1)
+        if not is_classifier(self.estimator_):
+            predicted = self.estimator_.predict(X)
+        elif hasattr(self.estimator_, "decision_function"):
+            predicted = self.estimator_.decision_function(X)
+        else:
+            predicted = self.estimator_.predict_proba(X)[:, 1]
+        return np.asarray(predicted, float).reshape(-1)
 
 
 def checked_probe(probe: Any) -> OwnProbe:
-    """The probe, if it is an estimator."""
-    if isinstance(probe, type) or not all(
-        hasattr(probe, verb) for verb in ("fit", "predict", "get_params")
-    ):
+    """The probe, if it is an estimator; otherwise an error."""
+    has_verbs = all(hasattr(probe, verb) for verb in ("fit", "predict", "get_params"))
+    if isinstance(probe, type) or not has_verbs:
         raise problem(
             "probe", f"{probe!r:.80}", expected="an estimator with fit, predict and get_params"
         )
@@ -66,42 +87,48 @@ def checked_probe(probe: Any) -> OwnProbe:
 
 
 def probe_name(probe: Any) -> str:
-    """The class of an estimator and a hash of all its parameters, those of estimators inside it included.
+    """The class of an estimator and a hash of all its parameters.
+
+    Parameters
+    ----------
+    probe : estimator
+        Parameters of estimators inside it are counted too.
+
+    Returns
+    -------
+    str
+        The same for equal estimators.
 
     Examples
     --------
     >>> from sklearn.linear_model import Ridge
-    >>> probe_name(Ridge(alpha=1.0)) == probe_name(Ridge()), probe_name(Ridge()) == probe_name(Ridge(alpha=2.0))
-    (True, False)
+    >>> probe_name(Ridge(alpha=1.0)) == probe_name(Ridge())
+    True
+    >>> probe_name(Ridge()) == probe_name(Ridge(alpha=2.0))
+    False
     """
-    digest = hashlib.blake2b(
-        _spelt(probe.get_params(deep=True)).encode(), digest_size=4
-    ).hexdigest()
+    parameters = _in_full(probe.get_params(deep=True))
+    digest = hashlib.blake2b(parameters.encode(), digest_size=4).hexdigest()
     return f"{type(probe).__name__} {digest}"
 
 
-def _spelt(value: Any) -> str:
-    """A parameter in full: arrays by their content, which their own spelling leaves out, estimators by class."""
+def _in_full(value: Any) -> str:
+    """A parameter as text: arrays by their content, which `repr` shortens, estimators by class."""
     if isinstance(value, dict):
-        return str(
-            [
-                (str(name), _spelt(one))
-                for name, one in sorted(value.items(), key=lambda item: str(item[0]))
-            ]
-        )
+        items = sorted(value.items(), key=lambda item: str(item[0]))
+        return str([(str(name), _in_full(part)) for name, part in items])
     if isinstance(value, list | tuple):
-        return str([_spelt(one) for one in value])
+        return str([_in_full(part) for part in value])
     if hasattr(value, "to_numpy"):
-        return _spelt(value.to_numpy())
+        return _in_full(value.to_numpy())
     if isinstance(value, np.ndarray):
-        content = (
-            value.tolist()
-            if value.dtype.hasobject
-            else hashlib.blake2b(value.tobytes()).hexdigest()
-        )
+        if value.dtype.hasobject:
+            content = value.tolist()
+        else:
+            content = hashlib.blake2b(value.tobytes()).hexdigest()
         return f"{value.dtype} {value.shape} {content}"
     if hasattr(value, "get_params"):
-        return f"{type(value).__qualname__} {_spelt(value.get_params(deep=False))}"
+        return f"{type(value).__qualname__} {_in_full(value.get_params(deep=False))}"
     return getattr(value, "__qualname__", None) or repr(value)
 
 

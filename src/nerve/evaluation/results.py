@@ -1,4 +1,7 @@
-"""What an evaluation found: `Results`, in memory or in a folder. Its files are written together and tied by an id."""
+"""What an evaluation found: `Results`, in memory or in a folder.
+
+The files of a folder are written together; protocol.json holds a digest of each, and an id of all.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ _FLAGS = ("tie", "best_two", "simulated", "given")
 
 
 @dataclass
-class Results:
-    """What an evaluation found. Every table is a DataFrame, empty where there is nothing of its kind.
+class Results:  # numpydoc ignore=PR02
+    """What an evaluation found. A table is empty where there is nothing of its kind.
 
     Parameters
     ----------
@@ -46,7 +49,8 @@ class Results:
     folds : DataFrame
         cohort, participant, repeat, fold, group_number (those of one group are kept together).
     predictions : DataFrame
-        cohort, target, row, participant, fold, observed (after covariates), predicted, observed_raw, and repeat, whole,
+        cohort, target, row, participant, fold, observed (after covariates), predicted,
+        observed_raw, and repeat, whole (of a class against all others: the column of the classes),
         training_mean where there are any.
     scores : DataFrame
         One row per cohort, target and row: scope, n, r with its 95 % interval, and all other scores.
@@ -82,7 +86,8 @@ class Results:
         Parameters
         ----------
         line_a, line_b : str, optional
-            Lines of `rows`. Without them every two methods are compared, and the best with each reference.
+            Lines of `rows`. Without them every two methods are compared, and the best with each
+            reference.
 
         Returns
         -------
@@ -127,13 +132,14 @@ class Results:
         for name in TABLES:
             table = printable_table(getattr(self, name))
             if name == "rows":
-                settings = [json.dumps(one, default=str) for one in self.rows["settings"]]
-                table = table.assign(settings=settings)
+                texts = [json.dumps(settings, default=str) for settings in self.rows["settings"]]
+                table = table.assign(settings=texts)
             write_tsv(folder / f"{name}.tsv", table)
         files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
-        about = printable_tree(json.loads(json.dumps(self.about, default=str)))  # as it is read
-        written = {"format": FORMAT, "id": _identity(files, about), "files": files, **about}
-        write_json(folder / PROTOCOL, written)
+        # plain values, as they are read again
+        about = printable_tree(json.loads(json.dumps(self.about, default=str)))
+        header = {"format": FORMAT, "id": _identity(files, about), "files": files}
+        write_json(folder / PROTOCOL, header | about)
         return folder
 
     @classmethod
@@ -143,27 +149,25 @@ class Results:
         Parameters
         ----------
         folder : path
+            What `save` returned.
 
         Returns
         -------
         Results
+            The results.
         """
         folder = Path(folder)
         about = read_json(folder / PROTOCOL)
-        if (
-            not isinstance(about, dict)
-            or about.get("format") != FORMAT
-            or not isinstance(about.get("files"), dict)
-        ):
+        is_protocol = isinstance(about, dict) and isinstance(about.get("files"), dict)
+        if not is_protocol or about.get("format") != FORMAT:
             raise problem(
                 folder / PROTOCOL,
                 f"it is not of format {FORMAT}",
                 remedy="Evaluate again with this version.",
             )
         files = about["files"]
-        content = {
-            name: value for name, value in about.items() if name not in ("format", "id", "files")
-        }
+        header = ("format", "id", "files")
+        content = {name: value for name, value in about.items() if name not in header}
         if _identity(files, content) != about.get("id"):
             raise problem(folder / PROTOCOL, "it has been changed", remedy=AGAIN)
         tables = {}
@@ -184,6 +188,7 @@ def is_results(folder: str | os.PathLike[str]) -> bool:
 
 
 def _identity(files: dict[str, str], about: dict[str, Any]) -> str:
+    """A digest of the digests of all files and of the rest of protocol.json."""
     text = json.dumps([files, about], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

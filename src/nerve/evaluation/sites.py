@@ -1,4 +1,4 @@
-"""What a pooled score hides: how much of it lies between sites, and how well features tell sites apart."""
+"""How much of a pooled score lies between sites, and how well features tell sites apart."""
 
 from __future__ import annotations
 
@@ -17,36 +17,58 @@ from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.statistics import score_each_row
 
-N_FOLDS = 5
-LEAST = 3  # participants of a site, to be part of a score within sites
+_N_FOLDS = 5
+# participants of a site, to be part of a score within sites
+_LEAST = 3
 
 
 def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
-    """r within sites of each row and target: the correlation after both sides are centred by site.
+    """Correlation of each row and target after observed and predicted are centred by site.
 
     Parameters
     ----------
+    predictions : DataFrame
+        The predictions table.
     sites : mapping or Series
-        participant → site. Sites with fewer than three participants are left out.
+        Participant → site. Sites with fewer than three participants are left out.
+
+    Returns
+    -------
+    DataFrame
+        cohort, target, row, r_within_site.
     """
     table = predictions.assign(site=predictions["participant"].map(dict(sites)))
 
-    def inside(runs: pd.DataFrame) -> dict[str, float]:
-        both = runs.groupby("site")[["observed", "predicted"]]
-        centred = (runs[["observed", "predicted"]] - both.transform("mean"))[
-            both.transform("size") >= LEAST
-        ]
-        r = correlation(centred["observed"], centred["predicted"]) if len(centred) else np.nan
-        return {"r_within_site": r}
+    def score_within_sites(runs: pd.DataFrame) -> dict[str, float]:
+        by_site = runs.groupby("site")[["observed", "predicted"]]
+        centred = runs[["observed", "predicted"]] - by_site.transform("mean")
+        centred = centred[by_site.transform("size") >= _LEAST]
+        if not len(centred):
+            return {"r_within_site": np.nan}
+        return {"r_within_site": correlation(centred["observed"], centred["predicted"])}
 
-    return score_each_row(table, inside)
+    return score_each_row(table, score_within_sites)
 
 
 def site_accuracy(features: FeatureSet, participants: Participants, protocol: Protocol) -> float:
-    """Balanced accuracy with which features predict the site itself, one against the rest; 1 / sites is chance.
+    """Balanced accuracy with which features predict the site; chance is 1 / sites.
 
-    Families, and participants of the same FC, are kept whole in the folds, as everywhere.
-    Not a number where there is one site, or where the participants of another cohort are trained on.
+    Each site is predicted against the rest. Families, and participants with the same FC, are kept
+    together in the folds.
+
+    Parameters
+    ----------
+    features : FeatureSet
+        Prepared.
+    participants : Participants
+        With sites and groups.
+    protocol : Protocol
+        With the seed of the folds.
+
+    Returns
+    -------
+    float
+        NaN where there is one site, or where another cohort is trained on.
     """
     if participants.sites is None or participants.trained_on or len(set(participants.sites)) < 2:
         return float("nan")
@@ -54,12 +76,14 @@ def site_accuracy(features: FeatureSet, participants: Participants, protocol: Pr
     targets = pd.DataFrame(
         {f"site {name}": (sites == name).astype(float) for name in np.unique(sites)}
     )
-    codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
-    groups = None if participants.groups is None else participants.groups[participants.order]
-    folds[participants.order] = stratified_folds(
-        codes[participants.order, None],
-        N_FOLDS,
-        groups=groups,
+    codes = targets.to_numpy().argmax(axis=1)  # (n,)
+    order = participants.order
+    groups = participants.groups
+    folds = np.empty(len(sites), int)
+    folds[order] = stratified_folds(
+        codes[order, None],
+        _N_FOLDS,
+        groups=None if groups is None else groups[order],
         seed=protocol.seed,
         groups_may_exceed_folds=True,
     )
@@ -69,17 +93,28 @@ def site_accuracy(features: FeatureSet, participants: Participants, protocol: Pr
             features,
             targets,
             folds,
-            groups=participants.groups,
-            order=participants.order,
+            groups=groups,
+            order=order,
         )
-    guessed = predicted.pivot(index="position", columns="target", values="predicted")[
-        list(targets)
-    ].to_numpy()
-    return float(balanced_accuracy_score(codes, guessed.argmax(axis=1)))
+    wide = predicted.pivot(index="position", columns="target", values="predicted")
+    predicted_codes = wide[list(targets)].to_numpy().argmax(axis=1)
+    return float(balanced_accuracy_score(codes, predicted_codes))
 
 
 def site_verdict(r: float, r_within: float) -> str:
     """What a reader should make of a pooled r and the r within sites.
+
+    Parameters
+    ----------
+    r : float
+        Over all participants.
+    r_within : float
+        After observed and predicted values are centred by site.
+
+    Returns
+    -------
+    str
+        Empty where r is too small to say.
 
     Examples
     --------
@@ -91,4 +126,6 @@ def site_verdict(r: float, r_within: float) -> str:
     share = r_within / r
     if share < 0.5:
         return "most of this r is between sites"
-    return "part of this r is between sites" if share < 0.9 else "this r holds within sites"
+    if share < 0.9:
+        return "part of this r is between sites"
+    return "this r holds within sites"
