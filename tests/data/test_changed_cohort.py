@@ -27,7 +27,7 @@ from nerve.methods.kept_model import KeptModel
 from nerve.methods.nerve import NERVE
 from nerve.methods.runs import embed_file, pretrain
 from nerve.methods.tangent import TangentSpace
-from nerve.report.load import by_name
+from nerve.report.load import cohorts_by_name
 
 pytestmark = pytest.mark.slow
 
@@ -420,7 +420,7 @@ def test_a_model_of_this_cohort_is_known_to_have_seen_it_whoever_works(
 
 def test_a_report_shows_no_participants_of_another_version_of_the_cohort(tmp_path, folder):
     Experiment.prepare(experiment_of(folder), tmp_path / "out").run(jobs=1)
-    assert list(by_name(tmp_path / "out", [Cohort.load(folder)])) == ["alpha"]
+    assert list(cohorts_by_name(tmp_path / "out", [Cohort.load(folder)])) == ["alpha"]
     shuffle_target(folder)
     done = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--cohort", str(folder)])
     assert isinstance(done.exception, NerveError)

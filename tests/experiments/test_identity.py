@@ -22,7 +22,7 @@ from nerve.experiments.rehearse import PERMUTATIONS, rehearsal
 from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
 from nerve.report.load import load_results
-from nerve.report.page import page, write_report
+from nerve.report.page import render_page, write_report
 from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table
 
@@ -433,7 +433,7 @@ def test_experiments_report_it_too_but_not_for_an_untrained_control(null_models,
     assert doubtful
     notices = " ".join(text for text in results.notices if "learned next to nothing" in text)
     assert all(one.label in notices for one in doubtful)
-    assert "learned next to nothing" in text_of(page(results))
+    assert "learned next to nothing" in text_of(render_page(results))
     control = NERVE.from_preset("small", epochs=0, dim=16, device="cpu").fit(make_cohort(40))
     control.save(tmp_path / "control")
     assert control.save_masked_error(tmp_path / "control", 1.0) == ""

@@ -1,4 +1,4 @@
-"""Occlusion and patterns: against the evaluation itself, slow literal versions, and planted network pairs."""
+"""Occlusion and patterns, against the evaluation, slow literal versions and planted pairs."""
 
 import re
 import warnings
@@ -24,7 +24,7 @@ QUICK = {"n_folds": 4, "n_bootstrap": 100}
 
 @pytest.fixture(scope="module")
 def planted():
-    """200 people whose target lies on three network pairs, among eight factors, age, sex, sites and motion."""
+    """200 participants; the target lies on three network pairs, among other factors."""
     target = Target("score", 0.8, {"general": 1.0})
     return simulate_cohort(
         200, "schaefer100-7", timepoints=200, keep_timeseries=False, seed=5, targets=[target]
@@ -37,7 +37,7 @@ def truth(planted):
 
 
 def top(table, column, most=3):
-    """Largest drops, or largest patterns of either sign: a pair whose absence helps is not one that is needed."""
+    """Largest drops, or largest patterns of either sign: a needed pair has a positive drop."""
     size = table[column] if column == "drop" else table[column].abs()
     order = size.sort_values(ascending=False).index[:most]
     return {
@@ -55,7 +55,7 @@ def test_planted_pairs_come_out_on_top_of_raw_fc(raw_table, truth):
     assert len(truth) == 3
     assert top(raw_table, "pattern") == truth
     assert top(raw_table, "pattern_rms") == truth
-    # what one pair tells, others tell in part: occlusion puts at most one other pair before the third
+    # pairs share information: occlusion puts at most one other pair before the third
     assert top(raw_table, "drop", 2) <= truth
     assert top(raw_table, "drop", 4) >= truth
     assert (raw_table["drop_low"].head(2) > 0).all()
@@ -63,7 +63,7 @@ def test_planted_pairs_come_out_on_top_of_raw_fc(raw_table, truth):
 
 @pytest.mark.slow
 def test_planted_pairs_are_found_whichever_they_are():
-    """Two more structures of three pairs each: among the first three of 28 pairs a blind map has 0.6 of the 6."""
+    """Two structures of three pairs each: a random map has 0.6 of the 6 in its first three."""
     found = {"drop": 0, "pattern": 0}
     for structure in (1, 2):
         target = Target("score", 0.8, {"general": 1.0})
@@ -73,9 +73,9 @@ def test_planted_pairs_are_found_whichever_they_are():
             "targets": [target],
             "keep_timeseries": False,
         }
-        people = simulate_cohort(200, "schaefer100-7", timepoints=150, **options)
-        truth = {frozenset(pair) for pair in people.notes["truth"]["targets"]["score"]["pairs"]}
-        table = patch_importance("raw", people, ["score"], n_folds=3, n_bootstrap=2)
+        cohort = simulate_cohort(200, "schaefer100-7", timepoints=150, **options)
+        truth = {frozenset(pair) for pair in cohort.notes["truth"]["targets"]["score"]["pairs"]}
+        table = patch_importance("raw", cohort, ["score"], n_folds=3, n_bootstrap=2)
         for column in found:
             found[column] += len(top(table, column) & truth)
     assert found["drop"] >= 4
@@ -128,10 +128,11 @@ def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
 
 
 def predictions_of(embedding, cohort, targets, covariates=()):
-    people, settings = prepare_participants(
+    participants, protocol = prepare_participants(
         cohort, Protocol(targets=targets, covariates=covariates, n_folds=4)
     )
-    return occluded_predictions(embedding, cohort, people, people.folds[0], settings)
+    folds = participants.folds[0]
+    return occluded_predictions(embedding, cohort, participants, folds, protocol)
 
 
 @pytest.mark.slow
@@ -211,7 +212,7 @@ def test_patterns_are_covariances_of_fc_with_predictions(cohort):
 
 
 def literal_pattern(cohort, predicted, folds, patching, patch):
-    """cov(x, ŷ) / sd(ŷ) of the entries of a patch that are not on the diagonal, ŷ centred fold by fold."""
+    """cov(x, ŷ) / sd(ŷ) of the entries of a patch off the diagonal, ŷ centred fold by fold."""
     kept = np.isfinite(predicted)
     fc, y, folds = cohort.inputs("fc")[kept].astype(float), predicted[kept], folds[kept]
     y = y - np.array([y[folds == fold].mean() for fold in folds])
@@ -244,11 +245,11 @@ def test_missing_targets_leave_participants_out_and_regions_may_be_in_another_or
     cohort, encoders
 ):
     some = cohort.subset(np.arange(30))
-    people = some.participants.assign(some=some.participants["age"].where(np.arange(30) % 5 > 0))
+    table = some.participants.assign(some=some.participants["age"].where(np.arange(30) % 5 > 0))
     order = np.random.default_rng(0).permutation(100)
     fc = np.ascontiguousarray(some.connectivity[:, order][:, :, order])
-    mixed = Cohort(fc, people, some.parcellation.subset(order))
-    plain = Cohort(some.connectivity, people, some.parcellation)
+    mixed = Cohort(fc, table, some.parcellation.subset(order))
+    plain = Cohort(some.connectivity, table, some.parcellation)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NerveWarning)
         options = {"n_folds": 2, "n_bootstrap": 10, "patching": Patching.grid(100, 50)}

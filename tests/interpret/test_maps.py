@@ -1,4 +1,4 @@
-"""Stability, network weights and attention against slow literal versions, invariances and planted answers."""
+"""Stability, network weights and attention, against literal versions and planted answers."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 from nerve import NERVE, NerveError
 from nerve.interpret import attention_summary, network_weights, stability
-from nerve.interpret.maps import _table, between_networks, rolled_out
+from nerve.interpret.maps import attention_table, between_networks, roll_out
 
 pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
 
@@ -135,7 +135,7 @@ def test_summary_between_networks_finds_planted_attention(encoders):
 
 def test_rollout_of_even_attention_is_even_but_for_the_residual():
     maps = np.full((1, 3, 2, 4, 4), 0.25)
-    rolled = rolled_out(maps)[0]
+    rolled = roll_out(maps)[0]
     assert np.diag(rolled) == pytest.approx(0.5**3 + (1 - 0.5**3) / 4)
 
 
@@ -150,7 +150,7 @@ def test_even_attention_has_ratios_of_one_and_no_stability(encoders):
     patching = encoders[0].patching_
     tokens = 1 + patching.n_patches
     maps = np.full((2, 3, 2, tokens, tokens), 1 / tokens)
-    table = _table(maps, rolled_out(maps), patching, [0, 1])
+    table = attention_table(maps, roll_out(maps), patching, [0, 1])
     assert table["ratio"].to_numpy() == pytest.approx(1)
     assert table["stability"].abs().max() < 1e-6  # alike only in what says nothing
 
@@ -159,5 +159,5 @@ def test_unrelated_attention_is_not_called_stable(encoders):
     patching = encoders[0].patching_
     tokens = 1 + patching.n_patches
     maps = np.random.default_rng(0).dirichlet(np.ones(tokens), (4, 2, 2, tokens))
-    table = _table(maps, rolled_out(maps), patching, [0, 1, 2, 3])
+    table = attention_table(maps, roll_out(maps), patching, [0, 1, 2, 3])
     assert table["stability"].abs().max() < 0.3

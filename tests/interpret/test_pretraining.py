@@ -20,7 +20,10 @@ PARCELLATION = Parcellation(tuple("abcdefgh"), ("A", "A", "B", "B", "B", "C", "C
 
 
 class Guesser:
-    """An encoder whose reconstruction is known: the truth plus a constant. The first four are training participants."""
+    """An encoder whose reconstruction is known: the truth plus a constant.
+
+    The first four participants are those of training.
+    """
 
     seed = 3
     parcellation_ = PARCELLATION
@@ -41,7 +44,7 @@ class Guesser:
         return cohort.inputs("fc") + self.off
 
 
-def people(n):
+def make_cohort(n):
     fc = np.random.default_rng(0).uniform(-1, 1, (n, 8, 8)).astype(np.float32)
     fc = (fc + fc.transpose(0, 2, 1)) / 2
     return Cohort(fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(n)]}), PARCELLATION)
@@ -49,12 +52,12 @@ def people(n):
 
 @pytest.fixture
 def cohort():
-    return people(7)
+    return make_cohort(7)
 
 
 @pytest.fixture
 def many():
-    return people(40)
+    return make_cohort(40)
 
 
 def test_errors_are_those_of_the_formula(cohort, tmp_path):
@@ -65,14 +68,14 @@ def test_errors_are_those_of_the_formula(cohort, tmp_path):
     mean = training.connectivity.mean(axis=0)
     members, pairs = method.patching_.members, method.patching_.pairs
     group, patch = [], []
-    for person, masked in zip(held_out.connectivity, method.masked, strict=True):
+    for fc, masked in zip(held_out.connectivity, method.masked, strict=True):
         errors = []
         for p in masked:
             block = np.ix_(members[pairs[p][0]], members[pairs[p][1]])
             errors.append(
                 (
-                    ((person[block] - mean[block]) ** 2).mean(),
-                    ((person[block] - mean[block].mean()) ** 2).mean(),
+                    ((fc[block] - mean[block]) ** 2).mean(),
+                    ((fc[block] - mean[block].mean()) ** 2).mean(),
                 )
             )
         group.append(np.mean([e[0] for e in errors]))
@@ -115,7 +118,7 @@ def test_no_participant_is_shown_unless_asked_for(many, tmp_path):
 
 @pytest.mark.parametrize("view", ["tangent", "shrunk"])
 def test_the_example_of_another_view_is_fc(tmp_path, view):
-    """The group is at zero in these views: a model that says zero everywhere gives the group's FC."""
+    """The group is at zero in these views: a model that says zero gives the group's FC."""
     series = np.random.default_rng(0).normal(size=(40, 8, 60)) + np.random.default_rng(1).normal(
         size=(40, 1, 60)
     )
@@ -126,11 +129,11 @@ def test_the_example_of_another_view_is_fc(tmp_path, view):
     fitted = make_view(view).fit(fc)
 
     class OfView(Guesser):
-        def patch_dataset(self, people):
-            return PatchDataset(people, self.patching_, fitted)
+        def patch_dataset(self, cohort):
+            return PatchDataset(cohort, self.patching_, fitted)
 
-        def reconstruct(self, people, masked):
-            return np.zeros((len(people), 8, 8), np.float32)
+        def reconstruct(self, cohort, masked):
+            return np.zeros((len(cohort), 8, 8), np.float32)
 
     report = describe_run(OfView(0.0), cohort, tmp_path)
     shown = {name: array.astype(float) for name, array in pictures(tmp_path).items()}
@@ -170,6 +173,6 @@ def test_a_trained_nerve_is_described_on_its_held_out_participants(tmp_path):
 
 def test_a_page_has_no_mean_of_fewer_than_ten_participants(tmp_path):
     (tmp_path / "history.tsv").write_text("epoch\ttrain_loss\n1\t0.5\n")
-    found = load_results(tmp_path, {"few": people(9), "many": people(10)}).cohorts
+    found = load_results(tmp_path, {"few": make_cohort(9), "many": make_cohort(10)}).cohorts
     assert found["few"].mean is None
     assert found["many"].mean.shape == (8, 8)

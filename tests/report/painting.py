@@ -7,19 +7,20 @@ from matplotlib.text import Text
 
 from nerve._utils.files import write_json, write_text
 from nerve.report import figures
-from nerve.report.page import page
+from nerve.report.page import render_page
 
 
 def paint(results, folder):
-    words, drawn = {}, figures.drawn
+    words = {}
+    draw_with_caption = figures.draw_with_caption
 
     def noted(name, results):
         with noting_words() as words[name]:
-            return drawn(name, results)
+            return draw_with_caption(name, results)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "drawn", noted)
-        write_text(folder / "report.html", page(results))
+        patch.setattr(figures, "draw_with_caption", noted)
+        write_text(folder / "report.html", render_page(results))
     write_json(folder / "words.json", words)
 
 

@@ -19,11 +19,19 @@ from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
 from nerve.evaluation import Results
 from nerve.report import plot
-from nerve.report.figures import FIGURES, SECTIONS, NothingToDraw, draw, drawn, function_of, svg
+from nerve.report.figures import (
+    FIGURES,
+    SECTIONS,
+    NothingToDraw,
+    draw,
+    draw_with_caption,
+    function_of,
+    svg,
+)
 from nerve.report.figures.colours import YEO7, YEO17, network_colours
-from nerve.report.figures.comparison import swept
-from nerve.report.figures.prediction import _of_target
-from nerve.report.figures.style import network_order, square
+from nerve.report.figures.comparison import sweep_table
+from nerve.report.figures.prediction import _null_of_target
+from nerve.report.figures.style import network_order, square_matrix
 from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts
 
 
@@ -39,7 +47,9 @@ def test_every_file_is_a_section_and_every_figure_in_it_is_listed():
             import_module(f"{package.__name__}.{section}"), inspect.isfunction
         )
         assert {
-            name for name, one in functions if one.__annotations__["return"] == "tuple[Figure, str]"
+            name
+            for name, one in functions
+            if one.__annotations__.get("return") == "tuple[Figure, str]"
         } == set(names)
 
 
@@ -116,9 +126,9 @@ def test_a_logarithmic_axis_has_plain_numbers(words):
 def test_the_null_is_that_of_the_row_itself(results):
     """Two lines whose names begin alike, and a null that a former evaluation left: neither is taken for another's."""
     column = results.columns[0]
-    best = results.best(*column, among=results.lines.index)
+    best = results.best_line(*column, among=results.lines.index)
     alike = results.nulls.assign(line=results.nulls["line"] + "-other", r=9.0)
-    _, null, observed = _of_target(
+    _, null, observed = _null_of_target(
         replace(results, nulls=pd.concat([alike, results.nulls])), column
     )
     mine = results.nulls
@@ -132,7 +142,7 @@ def test_the_null_is_that_of_the_row_itself(results):
 @pytest.mark.slow
 def test_a_reconstruction_is_shown_only_with_its_number_of_participants(results):
     errors = dict(results.encoders[0].errors)
-    assert "Mean FC of 12 participants" in drawn("reconstruction", results).caption
+    assert "Mean FC of 12 participants" in draw_with_caption("reconstruction", results).caption
     errors.pop("example_n")
     unknown = replace(results, encoders=[replace(results.encoders[0], errors=errors)])
     with pytest.raises(NothingToDraw, match="ten held-out participants"):
@@ -165,18 +175,18 @@ def test_importance_is_symmetric_and_holds_every_pair(results):
     table = results.interpretation["importance"]
     part = table[table["target"] == "iq"]
     networks = list(load_parcellation("schaefer100-7").network_names)
-    matrix = square(part, ("network_a", "network_b"), networks, "drop")
+    matrix = square_matrix(part, ("network_a", "network_b"), networks, "drop")
     np.testing.assert_array_equal(matrix, matrix.T)
     for a, b, drop in zip(part["network_a"], part["network_b"], part["drop"], strict=True):
         assert matrix[networks.index(a), networks.index(b)] == drop
 
 
 def test_sweep_holds_each_value_of_the_setting(results):
-    table = swept(results)
+    table = sweep_table(results)
     assert set(table["setting"]) == {"mask_ratio"}
     assert set(table["value"]) == {"0.25", "0.5"}
     assert set(table["name"]) == {"NERVE (small)"}
-    assert swept(replace(results, rows=results.rows.assign(variant="in words"))).equals(
+    assert sweep_table(replace(results, rows=results.rows.assign(variant="in words"))).equals(
         table
     )  # words are never parsed
 
@@ -224,7 +234,7 @@ SETTINGS = {
 def tokens_caption(**settings):
     """The caption of the tokens figure for a NERVE run with these settings."""
     encoder = EncoderRun("a NERVE", pd.DataFrame(), SETTINGS | settings)
-    return drawn(
+    return draw_with_caption(
         "patch_layout",
         ReportData(encoders=[encoder], parcellation=load_parcellation("schaefer100-7")),
     ).caption
@@ -262,7 +272,7 @@ def test_tokens_of_results_without_nerve_are_not_drawn(results):
 
 
 def test_the_reconstruction_is_compared_with_the_group_mean_and_names_the_view(results):
-    caption = drawn("reconstruction", results).caption
+    caption = draw_with_caption("reconstruction", results).caption
     assert "0.700 for the reconstruction and 0.600 for the group mean" in caption
     assert "view" not in caption
     encoder = results.encoders[0]
@@ -270,10 +280,16 @@ def test_the_reconstruction_is_compared_with_the_group_mean_and_names_the_view(r
     other = replace(results, encoders=[shrunk])
     assert (
         "in the shrunk view, and all three matrices mapped back to FC"
-        in drawn("reconstruction", other).caption
+        in draw_with_caption("reconstruction", other).caption
     )
     assert "view that each model reads" in draw("reconstruction_error", other).axes[0].get_xlabel()
     assert "units of r" in draw("reconstruction_error", results).axes[0].get_xlabel()
+
+
+def test_a_model_that_knows_only_its_ratio_has_no_errors_to_draw():
+    given = EncoderRun("given", pd.DataFrame(), masked_error=0.9)
+    with pytest.raises(NothingToDraw, match=r"reconstruction\.json"):
+        draw("reconstruction_error", ReportData(encoders=[given]))
 
 
 def test_results_in_memory_are_drawn(experiment):

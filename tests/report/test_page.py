@@ -19,11 +19,11 @@ from nerve.data.cohort import Cohort
 from nerve.data.simulate import simulate_cohort
 from nerve.evaluation.rows import rows_table
 from nerve.methods.runs import pretrain
-from nerve.report.figures import FIGURES, Drawn
-from nerve.report.load import by_name, load_results
-from nerve.report.page import page, write_report
+from nerve.report.figures import FIGURES, DrawnFigure
+from nerve.report.load import cohorts_by_name, load_results
+from nerve.report.page import render_page, write_report
 from nerve.report.report_data import ReportData
-from nerve.report.sections import BUDGET, _within_budget, cohort_tables, figures_of
+from nerve.report.sections import BUDGET, _shrink_to_budget, cohort_tables, draw_figures
 from nerve.report.words import citations, methods_text
 
 
@@ -94,10 +94,10 @@ def test_page_is_small_and_asks_for_nothing(html):
 def test_figures_that_would_not_fit_become_images_and_pages_are_reproducible(results, monkeypatch):
     monkeypatch.setattr("nerve.report.figures.SECTIONS", {"pretraining": ("reconstruction_error",)})
     alone = ReportData(encoders=results.encoders)
-    whole = page(alone)
-    assert page(alone) == whole
+    whole = render_page(alone)
+    assert render_page(alone) == whole
     monkeypatch.setattr("nerve.report.sections.BUDGET", 10_000)
-    small = page(alone)
+    small = render_page(alone)
     assert len(small) < len(whole)
     assert "data:image/png" in small
     assert small.count("<figure") == whole.count("<figure") == 1
@@ -146,7 +146,8 @@ def test_the_methods_text_is_true_of_the_rows(results):
     said = "\n".join(results.methods_text)
     assert "up to 64 principal components" in said
     assert (
-        "the settings of small except mask_ratio 0.5; fc view; 256 numbers per participant" in said
+        "the settings of small except mask_ratio 0.5; on FC itself; 256 numbers per participant"
+        in said
     )
     assert "preset small" not in said  # only where nothing differs
     assert "on alpha (40): NERVE, mask_ratio=0.25, NERVE, mask_ratio=0.5." in said
@@ -161,6 +162,18 @@ def test_the_methods_text_is_true_of_the_rows(results):
     )
     assert "including those tested" not in gamma
     assert "age, sex were removed" in said
+
+
+def test_words_of_ours_are_explained_where_they_first_appear(results, html):
+    shrunk = results.rows["view"].where(results.rows["method"] != "nerve", "shrunk")
+    texts = methods_text(replace(results, rows=results.rows.assign(view=shrunk)))
+    assert "NERVE, shrunk view" in texts[0]
+    assert "Shrunk view: the model reads how FC of a participant departs" in texts[0]
+    words = Reader(html).words
+    explained = words.index("Scope: which of the tested participants a row had seen")
+    assert explained == words.index("Scope") < words.index("scope")
+    assert "Shrunk view" not in words  # no row has one
+    assert "probe: targets are predicted from features" in words
 
 
 def test_covariates_are_reported_per_cohort(results):
@@ -213,7 +226,7 @@ def test_without_the_cohort_the_page_names_the_option_that_adds_its_figures(
     tmp_path, experiment, unpainted
 ):
     folder = copied(experiment, tmp_path / "e", "cohorts")
-    drawn, missing = figures_of("cohorts", load_results(folder))
+    drawn, missing = draw_figures("cohorts", load_results(folder))
     assert not drawn
     assert any("`nerve report DIR --cohort PATH`" in sentence for sentence in missing)
     cohorts = next(cohort_tables(load_results(folder)))
@@ -222,7 +235,7 @@ def test_without_the_cohort_the_page_names_the_option_that_adds_its_figures(
         ["Gamma", "30"],
     ]
     named = load_results(folder, {"alpha": Cohort.load(experiment / "cohorts" / "alpha")})
-    assert [figure.name for figure in figures_of("cohorts", named)[0]] == [
+    assert [figure.name for figure in draw_figures("cohorts", named)[0]] == [
         "cohort_overview",
         "group_mean_fc",
     ]
@@ -235,14 +248,14 @@ def test_a_cohort_is_known_by_its_fingerprint_and_a_stranger_is_refused(tmp_path
         Cohort.load(experiment / "cohorts" / "gamma"),
     )
     cohort.name = "another name"
-    assert load_results(folder, by_name(folder, [cohort])).cohorts["gamma"].mean is not None
+    assert load_results(folder, cohorts_by_name(folder, [cohort])).cohorts["gamma"].mean is not None
     with pytest.raises(
         NerveError, match="'delta' was not evaluated here, expected one of alpha, gamma"
     ):
         load_results(folder, {"delta": cohort.subset(range(12))})
     cohort.participants["age"] += 1
     with pytest.raises(NerveError, match="not what was evaluated here, or was changed since"):
-        by_name(folder, [cohort])
+        cohorts_by_name(folder, [cohort])
 
 
 @pytest.mark.slow
@@ -355,7 +368,7 @@ def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(monkeypatch):
     compared = compared.assign(
         **dict.fromkeys(("difference", "difference_low", "difference_high", "p", "q", "n"), 1 / 7)
     )
-    text = page(ReportData(rows=rows, scores=scores, comparisons=compared))
+    text = render_page(ReportData(rows=rows, scores=scores, comparisons=compared))
     assert text.count('<td class="number') >= 1800
     assert len(text.encode()) + BUDGET < 5_000_000
 
@@ -364,15 +377,15 @@ def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(monkeypatch):
 def test_images_become_coarser_until_all_figures_are_within_their_budget(monkeypatch):
     figure = Figure(figsize=(8, 8))
     figure.subplots().imshow(np.random.default_rng(0).random((400, 400)))
-    fine, small = (Drawn("dense", "", "", "x" * 10**7, figure) for _ in range(2))
+    fine, small = (DrawnFigure("dense", "", "", "x" * 10**7, figure) for _ in range(2))
     fine.shrink(120)
     monkeypatch.setattr("nerve.report.sections.BUDGET", len(fine.source) * 3 // 4)
-    _within_budget([small])
+    _shrink_to_budget([small])
     assert len(small.source) <= len(fine.source) * 3 // 4
 
 
 def test_empty_results_from_a_notebook():
-    assert "This folder does not say what was run" in page(ReportData())
+    assert "This folder does not say what was run" in render_page(ReportData())
 
 
 @pytest.mark.slow
@@ -397,6 +410,6 @@ def test_another_cohort_of_the_same_name_is_refused_by_the_report_of_a_run(tmp_p
     run = tmp_path / "run"
     settings = ["epochs=1", "dim=8", "depth=1", "n_components=4"]
     pretrain([cohort], run, preset="small", assignments=settings, device="cpu")
-    assert list(by_name(run, [cohort])) == ["mine"]
+    assert list(cohorts_by_name(run, [cohort])) == ["mine"]
     with pytest.raises(NerveError, match="'mine' is not what was trained on here"):
-        by_name(run, [other])
+        cohorts_by_name(run, [other])

@@ -157,11 +157,11 @@ def report(
 
     Example: `nerve report out/table2`
     """
-    from nerve.report.load import by_name
+    from nerve.report.load import cohorts_by_name
     from nerve.report.page import write_report
 
     cohorts = [nerve.Cohort.load(path) for path in cohort or []]
-    path = write_report(folder, by_name(folder, cohorts), overwrite=overwrite)
+    path = write_report(folder, cohorts_by_name(folder, cohorts), overwrite=overwrite)
     say(str(path))
 
 

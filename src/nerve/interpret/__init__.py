@@ -1,14 +1,18 @@
 """What encoders have learned, as small files that the report reads without torch.
 
-    RUN/reconstruction.npz, reconstruction.json    held-out mean, masked and reconstructed; errors (`pretraining`)
-    OUT/interpretation/network_weights.tsv         which regions each network's embedding relies on (`maps`)
-    OUT/interpretation/attention.tsv               attention between networks, by layer and head, and rollout
-    OUT/interpretation/attention_pairs.tsv         rollout received by each network pair
-    OUT/interpretation/importance.tsv              which network pairs carry a prediction: occlusion and patterns
-    OUT/interpretation/stability.json              agreement of every map over seeds
+    RUN/reconstruction.npz, reconstruction.json    mean FC of held-out participants, masked and
+                                                   reconstructed; errors (`pretraining`)
+    OUT/interpretation/network_weights.tsv         regions that each network's embedding relies on
+                                                   (`maps`)
+    OUT/interpretation/attention.tsv               attention between networks, by layer and head,
+                                                   and rollout (`maps`)
+    OUT/interpretation/attention_pairs.tsv         rollout received by each network pair (`maps`)
+    OUT/interpretation/importance.tsv              network pairs that carry a prediction: occlusion
+                                                   and patterns (`importance`)
+    OUT/interpretation/stability.json              agreement of every map over seeds (`stability`)
 
-Every function takes one encoder or several that differ in their seed; with several, maps are averaged and say how well
-they agree (`stability`).
+Every function takes one encoder, or several that differ in their seed. Maps of several encoders are
+averaged, and their tables say how well they agree.
 """
 
 from nerve.interpret.importance import patch_importance

@@ -1,10 +1,12 @@
-"""Which network pairs carry a prediction: occlusion (what the model needs) and patterns (where the signal is seen).
+"""Which network pairs carry a prediction: occlusion and patterns.
 
-Patterns are Haufe's: weights of a model say what cancels noise, patterns say where the predicted signal is seen. For a
-linear model ŷ = wᵀx the pattern is Σ_x w / var(ŷ) = cov(x, ŷ) / var(ŷ) (Haufe et al., 2014). The covariance can be
-formed for any model and in any space: here between FC and the out-of-fold predictions of kernel ridge on whatever
-features, so that it maps an embedding back to network pairs. We divide by the standard deviation of ŷ, which gives the
-change of FC that goes with one standard deviation of the prediction.
+Occlusion says what the model needs, a pattern where the signal is seen. Patterns are Haufe's:
+weights of a model say what cancels noise, patterns say where the predicted signal is seen. For a
+linear model ŷ = wᵀx the pattern is Σ_x w / var(ŷ) = cov(x, ŷ) / var(ŷ) (Haufe et al., 2014). The
+covariance can be formed for any model and in any space: here between FC and the out-of-fold
+predictions of kernel ridge on whatever features, so that it maps an embedding back to network
+pairs. We divide by the standard deviation of ŷ, which gives the change of FC that goes with one
+standard deviation of the prediction.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from nerve.evaluation.participants import Participants, prepare_participants
 from nerve.evaluation.protocol import Protocol, as_names, known_fields
 from nerve.interpret.occlusion import (
     OccludedPredictions,
-    chunks,
     embedding_of,
     occluded_predictions,
+    row_chunks,
 )
 from nerve.interpret.stability import as_encoders, stability
 
@@ -46,20 +48,25 @@ def patch_importance(
     patching: Patching | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Occlusion and Haufe's pattern of every network pair, out of fold, with bootstrap intervals over participants.
+    """Occlusion and Haufe's pattern of every network pair, out of fold.
 
         drop_p = r(observed, predicted) - r(observed, predicted with patch p hidden)
         pattern_p = mean over the entries x of patch p of cov(x, ŷ) / sd(ŷ)
 
-    The two answer different questions. Occlusion finds what the fitted model cannot do without: of pairs that tell the
-    same, none may be missed. A pattern finds where FC goes with the prediction, also where other pairs tell it already.
+    The two answer different questions. Occlusion shows what the fitted model cannot do without:
+    where several pairs carry the same information, hiding one of them may change nothing. A pattern
+    shows where FC goes with the prediction, also where other pairs carry the same information.
+    Both have bootstrap intervals over participants.
 
     Parameters
     ----------
     features : "raw", a fitted encoder, or several that differ in the seed
-        FC above the diagonal, or what `transform` gives. Predictions are those of `nerve.evaluate`: same folds and λ.
+        FC above the diagonal, or what `transform` gives. Predictions are those of `nerve.evaluate`:
+        same folds and λ.
     cohort : Cohort
-    targets, covariates : names of columns of the participants table
+        The participants.
+    targets, covariates : str or sequence of str
+        Columns of the participants table.
     patching : Patching, optional
         Patches to hide; by default those of the encoder, else one for each pair of networks.
     **options
@@ -68,159 +75,216 @@ def patch_importance(
     Returns
     -------
     DataFrame
-        One row per target and patch, largest drop first: target, network_a, network_b, n (participants), r, r_low,
-        r_high, r_occluded, drop, drop_low, drop_high (95 %), p, q (over the target's patches), stability (of drops over
-        seeds), pattern, pattern_low, pattern_high, pattern_rms, pattern_stability, n_seeds (seeds ×
-        repeats of the folds).
+        One row per target and patch, largest drop first: target, network_a, network_b, n
+        (participants), r, r_low, r_high, r_occluded, drop, drop_low, drop_high (95 %), p, q (over
+        the target's patches), stability (of drops over seeds), pattern, pattern_low, pattern_high,
+        pattern_rms, pattern_stability, n_seeds (seeds × repeats of the folds).
 
     Notes
     -----
-    Intervals cover the choice of participants, given the fitted models; `stability` covers the choice of the seed.
+    Intervals cover the choice of participants, given the fitted models; `stability` covers the
+    choice of the seed.
     """
-    asked = known_fields(options, "patch_importance()")
-    protocol = Protocol(targets=as_names(targets), covariates=as_names(covariates), **asked)
+    fields = known_fields(options, "patch_importance()")
+    protocol = Protocol(targets=as_names(targets), covariates=as_names(covariates), **fields)
     if protocol.combat or protocol.regress_features:
-        raise NerveError("patch_importance hides patches before the features are made, expected combat and "
-                         "regress_features to be off: leave them out.")  # fmt: skip
-    raw = isinstance(features, str)
-    if raw and features != "raw":
         raise NerveError(
-            f"features are {features!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`)."
+            "patch_importance hides patches before the features are made, expected combat and "
+            "regress_features to be off: leave them out."
         )
-    encoders = [features] if raw else as_encoders(features)
-    cohort = cohort if raw else encoders[0].align_to_fitted(cohort)
-    patching = (
-        patching
-        or getattr(encoders[0], "patching_", None)
-        or Patching.from_parcellation(cohort.parcellation)
-    )
-    people, protocol = prepare_participants(cohort, protocol)
-    maps = []
+    if isinstance(features, str):
+        if features != "raw":
+            raise NerveError(
+                f"features are {features!r}, expected 'raw' or a fitted encoder "
+                "(`nerve.NERVE.load(folder)`)."
+            )
+        encoders: list[Any] = [features]
+    else:
+        encoders = as_encoders(features)
+        cohort = encoders[0].align_to_fitted(cohort)
+    if patching is None:
+        patching = getattr(encoders[0], "patching_", None)
+    if patching is None:
+        patching = Patching.from_parcellation(cohort.parcellation)
+
+    participants, protocol = prepare_participants(cohort, protocol)
+    n_repeats = len(participants.folds)
+    predictions = []  # of each seed and repeat
     for number, encoder in enumerate(encoders, 1):
         embedding = embedding_of(encoder, cohort, patching)
-        for repeat, folds in enumerate(people.folds, 1):
-            label = f"occlusion, model {number} of {len(encoders)}, repeat {repeat} of {len(people.folds)}"
-            maps.append(occluded_predictions(embedding, cohort, people, folds, protocol, label))
-    packed = (
-        patching.pack(cohort.inputs("fc", rows)).astype(float)
-        for rows in chunks(np.arange(len(cohort)))
-    )
-    means = np.concatenate([patching.means(some, empty=0.0) for some in packed])  # (n, P)
-    sizes = np.mean(
-        [pattern_sizes(cohort, one.intact, one.folds, patching) for one in maps], axis=0
-    )  # (P, T)
-    parts = {
-        str(name): _target_rows(t, maps, means, sizes, people, patching, protocol)
-        for t, name in enumerate(people.targets.columns)
-    }
-    table = pd.concat(parts, names=["target"]).reset_index("target").reset_index(drop=True)
-    _warn_of_nothing(table)
-    return table
+        for repeat, folds in enumerate(participants.folds, 1):
+            label = f"occlusion, model {number} of {len(encoders)}, repeat {repeat} of {n_repeats}"
+            predictions.append(
+                occluded_predictions(embedding, cohort, participants, folds, protocol, label)
+            )
 
-
-def _warn_of_nothing(table: pd.DataFrame) -> None:
-    first = table.drop_duplicates("target")
-    lost = first[first["r_low"] <= 0]
-    if len(lost):
-        named = listed(
-            f"{target} (r = {r:+.2f})" for target, r in zip(lost["target"], lost["r"], strict=True)
+    patch_means = _patch_means(cohort, patching)  # (n, P)
+    sizes = [pattern_sizes(cohort, one.intact, one.folds, patching) for one in predictions]
+    mean_sizes = np.mean(sizes, axis=0)  # (P, T)
+    parts = []
+    for column, name in enumerate(participants.targets.columns):
+        rows = _target_rows(
+            column,
+            predictions,
+            patch_means,
+            mean_sizes[:, column],
+            participants,
+            patching,
+            protocol,
         )
-        said = f"{named}: the prediction cannot be told from chance, and maps of such a model explain nothing."
-        warnings.warn(said, NerveWarning, stacklevel=3)
-
-
-def _target_rows(
-    t: int,
-    maps: list[OccludedPredictions],
-    means: np.ndarray,
-    sizes: np.ndarray,
-    people: Participants,
-    patching: Patching,
-    protocol: Protocol,
-) -> pd.DataFrame:
-    """The rows of one target; every resample of participants is the same for all patches and seeds."""
-    used = np.flatnonzero(np.isfinite(maps[0].observed[:, t]))
-    families = None if people.groups is None else people.groups[used]
-    drawn = resample_counts(len(used), protocol.n_bootstrap, protocol.seed, families)
-    counts = np.concatenate([np.ones((1, len(used))), drawn])  # everyone once: the estimate itself
-    r = np.stack([_correlations(counts, one, used, t) for one in maps])  # (seeds, 1 + B, 1 + P)
-    drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P)
-    patterns = np.stack(
-        [_patterns(counts, one, means, used, t) for one in maps]
-    )  # (seeds, 1 + B, P)
-    p = np.array([two_sided_p(column) for column in drops[:, 1:].mean(axis=0).T])
-    columns = {
-        "n": len(used),
-        **{column: value[0] for column, value in _with_interval("r", r[:, :, :1]).items()},
-        "r_occluded": r[:, 0, 1:].mean(axis=0),
-        **_with_interval("drop", drops),
-        "p": p,
-        "q": adjusted_p(p),
-        "stability": stability(drops[:, 0]),
-        **_with_interval("pattern", patterns),
-        "pattern_rms": sizes[:, t],
-        "pattern_stability": stability(patterns[:, 0]),
-        "n_seeds": len(maps),
-    }
-    pairs = pd.DataFrame(
-        np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"]
-    )
-    return pairs.assign(**columns).sort_values("drop", ascending=False, kind="stable")
-
-
-def _with_interval(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
-    """The mean over seeds and its bootstrap interval, from (seeds, 1 + B, P)."""
-    mean = values.mean(axis=0)  # (1 + B, P)
-    bounds = np.array([interval(column) for column in mean[1:].T]).reshape(-1, 2)
-    return {name: mean[0], f"{name}_low": bounds[:, 0], f"{name}_high": bounds[:, 1]}
-
-
-def _correlations(
-    counts: np.ndarray, found: OccludedPredictions, used: np.ndarray, t: int
-) -> np.ndarray:
-    """(1 + B, 1 + P) r of the intact predictions, then of those with each patch hidden."""
-    predicted = np.column_stack([found.intact[used, t], found.occluded[:, used, t].T])  # (n, 1 + P)
-    observed = np.repeat(found.observed[used, t][:, None], predicted.shape[1], axis=1)
-    return weighted_correlations(counts, observed, predicted)
-
-
-def _patterns(
-    counts: np.ndarray, one: OccludedPredictions, means: np.ndarray, used: np.ndarray, t: int
-) -> np.ndarray:
-    """(1 + B, P) covariance of each patch's mean FC with the standardised prediction, in every resample."""
-    score = standardised_in_folds(one.intact[used, t][:, None], one.folds[used])  # (n, 1)
-    total = counts.sum(axis=1, keepdims=True)
-    centred = means[used] - means[used].mean(axis=0)  # (n, P)
-    mean_score = counts @ score / total  # (1 + B, 1)
-    spread = np.sqrt(np.maximum(counts @ score**2 / total - mean_score**2, 1e-12))
-    return (counts @ (centred * score) / total - (counts @ centred / total) * mean_score) / spread
+        rows.insert(0, "target", str(name))
+        parts.append(rows)
+    table = pd.concat(parts, ignore_index=True)
+    _warn_of_chance(table)
+    return table
 
 
 def pattern_sizes(
     cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, patching: Patching
 ) -> np.ndarray:
-    """(P, T) root mean square, over the entries of a patch, of the covariance of FC with out-of-fold predictions.
+    """Size of the pattern in each patch, whatever its sign.
 
-    Effects of both signs do not cancel in it. The diagonal of FC is not counted.
+    The root mean square, over the entries of a patch, of the covariance of FC with out-of-fold
+    predictions. Effects of both signs do not cancel in it. The diagonal of FC is not counted.
 
     Parameters
     ----------
+    cohort : Cohort
+        The participants.
     predicted : (n, T) array
         NaN for participants who are left out.
     folds : (n,) integers
         Predictions of different folds come from different models: they are centred fold by fold.
+    patching : Patching
+        The patches.
+
+    Returns
+    -------
+    (P, T) array
+        One size per patch and target.
     """
-    score = standardised_in_folds(predicted, folds)  # (n, T)
-    total = np.zeros((patching.n_entries, score.shape[1]))
-    for rows in chunks(np.flatnonzero(score.any(axis=1))):
-        total += patching.pack(cohort.inputs("fc", rows)).T.astype(float) @ score[rows]
-    counted = np.maximum(np.isfinite(predicted).sum(axis=0), 1)  # (T,)
-    return np.sqrt(patching.means((total / counted).T ** 2, empty=0.0).T)
+    score = _standardise_in_folds(predicted, folds)  # (n, T)
+    total = np.zeros((patching.n_entries, score.shape[1]))  # (S, T)
+    for rows in row_chunks(np.flatnonzero(score.any(axis=1))):
+        packed = patching.pack(cohort.inputs("fc", rows)).astype(float)  # (k, S)
+        total += packed.T @ score[rows]
+    n_predicted = np.maximum(np.isfinite(predicted).sum(axis=0), 1)  # (T,)
+    covariance = (total / n_predicted).T  # (T, S)
+    return np.sqrt(patching.means(covariance**2, empty=0.0).T)
 
 
-def standardised_in_folds(predicted: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """Predictions centred within folds, divided by their overall deviation; 0 where missing. (n, T)."""
+def _patch_means(cohort: Cohort, patching: Patching) -> np.ndarray:
+    """(n, P) mean FC of each patch."""
+    parts = []
+    for rows in row_chunks(np.arange(len(cohort))):
+        packed = patching.pack(cohort.inputs("fc", rows)).astype(float)  # (k, S)
+        parts.append(patching.means(packed, empty=0.0))
+    return np.concatenate(parts)
+
+
+def _target_rows(
+    column: int,
+    predictions: list[OccludedPredictions],
+    patch_means: np.ndarray,
+    sizes: np.ndarray,
+    participants: Participants,
+    patching: Patching,
+    protocol: Protocol,
+) -> pd.DataFrame:
+    """The rows of one target; every resample is the same for all patches and seeds."""
+    used = np.flatnonzero(np.isfinite(predictions[0].observed[:, column]))
+    families = None if participants.groups is None else participants.groups[used]
+    resamples = resample_counts(len(used), protocol.n_bootstrap, protocol.seed, families)
+    # The first row counts every participant once: the estimate itself.
+    counts = np.concatenate([np.ones((1, len(used))), resamples])  # (1 + B, n)
+    r = np.stack([_correlations(counts, one, used, column) for one in predictions])
+    drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P), of r (seeds, 1 + B, 1 + P)
+    patterns = np.stack(
+        [_patterns(counts, one, patch_means, used, column) for one in predictions]
+    )  # (seeds, 1 + B, P)
+    r_mean, r_low, r_high = _mean_and_interval(r[:, :, :1])
+    drop, drop_low, drop_high = _mean_and_interval(drops)
+    pattern, pattern_low, pattern_high = _mean_and_interval(patterns)
+    resampled_drops = drops[:, 1:].mean(axis=0)  # (B, P)
+    p = np.array([two_sided_p(of_patch) for of_patch in resampled_drops.T])
+    names = np.array(patching.group_names)[patching.pairs]  # (P, 2)
+    table = pd.DataFrame(names, columns=["network_a", "network_b"]).assign(
+        n=len(used),
+        r=r_mean[0],
+        r_low=r_low[0],
+        r_high=r_high[0],
+        r_occluded=r[:, 0, 1:].mean(axis=0),
+        drop=drop,
+        drop_low=drop_low,
+        drop_high=drop_high,
+        p=p,
+        q=adjusted_p(p),
+        stability=stability(drops[:, 0]),
+        pattern=pattern,
+        pattern_low=pattern_low,
+        pattern_high=pattern_high,
+        pattern_rms=sizes,
+        pattern_stability=stability(patterns[:, 0]),
+        n_seeds=len(predictions),
+    )
+    return table.sort_values("drop", ascending=False, kind="stable")
+
+
+def _mean_and_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over seeds, and the ends of its bootstrap interval, from (seeds, 1 + B, P)."""
+    mean = values.mean(axis=0)  # (1 + B, P)
+    bounds = np.array([interval(of_patch) for of_patch in mean[1:].T]).reshape(-1, 2)  # (P, 2)
+    return mean[0], bounds[:, 0], bounds[:, 1]
+
+
+def _correlations(
+    counts: np.ndarray, predictions: OccludedPredictions, used: np.ndarray, column: int
+) -> np.ndarray:
+    """(1 + B, 1 + P) r of the intact predictions, then of those with each patch hidden."""
+    intact = predictions.intact[used, column]  # (n,)
+    occluded = predictions.occluded[:, used, column].T  # (n, P)
+    predicted = np.column_stack([intact, occluded])  # (n, 1 + P)
+    observed = predictions.observed[used, column][:, None]  # (n, 1)
+    return weighted_correlations(counts, np.repeat(observed, predicted.shape[1], axis=1), predicted)
+
+
+def _patterns(
+    counts: np.ndarray,
+    predictions: OccludedPredictions,
+    patch_means: np.ndarray,
+    used: np.ndarray,
+    column: int,
+) -> np.ndarray:
+    """(1 + B, P) covariance of each patch's mean FC with the standardised prediction."""
+    intact = predictions.intact[used, column][:, None]  # (n, 1)
+    score = _standardise_in_folds(intact, predictions.folds[used])  # (n, 1)
+    centred = patch_means[used] - patch_means[used].mean(axis=0)  # (n, P)
+    total = counts.sum(axis=1, keepdims=True)  # (1 + B, 1)
+    mean_score = counts @ score / total  # (1 + B, 1)
+    variance = counts @ score**2 / total - mean_score**2
+    deviation = np.sqrt(np.maximum(variance, 1e-12))
+    mean_product = counts @ (centred * score) / total  # (1 + B, P)
+    product_of_means = (counts @ centred / total) * mean_score
+    return (mean_product - product_of_means) / deviation
+
+
+def _standardise_in_folds(predicted: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """(n, T) centred within folds, divided by the overall deviation; 0 where missing."""
     table = pd.DataFrame(predicted)
     centred = table - table.groupby(folds).transform("mean")
     deviation = np.sqrt((centred**2).mean())
     return (centred / deviation.where(deviation > 0, 1.0)).fillna(0.0).to_numpy()
+
+
+def _warn_of_chance(table: pd.DataFrame) -> None:
+    """Warn of targets that are not predicted: there is nothing to explain."""
+    first = table.drop_duplicates("target")
+    by_chance = first[first["r_low"] <= 0]
+    if len(by_chance):
+        named = listed(f"{row.target} (r = {row.r:+.2f})" for row in by_chance.itertuples())
+        warnings.warn(
+            f"{named}: the prediction cannot be told from chance, and maps of such a model explain "
+            "nothing.",
+            NerveWarning,
+            stacklevel=3,
+        )

@@ -1,4 +1,4 @@
-"""Out-of-fold predictions with one patch hidden: the patch is replaced by the mean of the training participants."""
+"""Out-of-fold predictions with one patch hidden, that is, replaced by the training mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nerve.evaluation.feature_sets import GivenNumbers, ridge_of
 from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
 
-TOGETHER = 128  # matrices that are embedded at once
+_MATRICES_AT_ONCE = 128  # that are embedded together
 
 
 class Embedding(NamedTuple):
@@ -26,126 +26,213 @@ class Embedding(NamedTuple):
     embed: Callable[[np.ndarray], np.ndarray]
     """(k, R, R) → (k, …) features; further axes are flattened."""
     matrices: Callable[[np.ndarray], np.ndarray]
-    """Rows of the cohort → their (k, R, R)."""
+    """Rows of the cohort → their (k, R, R) matrices of the view."""
     patching: Patching
     """The patches to hide."""
     view: View = FCView()
-    """What makes the matrices of FC. Patches are hidden in them: FC with another participant's patch may not be one."""
+    """What makes the matrices from FC. Patches are hidden in the matrices of the view: FC with a
+    patch of another matrix may not be a correlation matrix."""
 
     def features(self, rows: np.ndarray) -> np.ndarray:
-        """(k, d) of k participants."""
+        """Embed participants as they are.
+
+        Parameters
+        ----------
+        rows : (k,) integers
+            Rows of the cohort.
+
+        Returns
+        -------
+        (k, d) array
+            Their features.
+        """
         return self.embed(self.matrices(rows)).reshape(len(rows), -1)
 
     def hidden(self, rows: np.ndarray, mean: np.ndarray) -> Iterator[np.ndarray]:
-        """(k, d) once for each patch, with that patch taken from the view of `mean` (R, R)."""
+        """Embed participants once per patch, with that patch hidden.
+
+        Parameters
+        ----------
+        rows : (k,) integers
+            Rows of the cohort.
+        mean : (R, R) array
+            FC whose view takes the place of the hidden patch.
+
+        Yields
+        ------
+        (k, d) array
+            Features with one patch hidden, in the order of the patches.
+        """
         packed = self.patching.pack(self.matrices(rows))  # (k, S)
-        average = self.patching.pack(self.view.apply(np.asarray(mean)[None])[0])  # (S,)
-        for patches in chunks(np.arange(self.patching.n_patches), max(1, TOGETHER // len(rows))):
-            hidden = np.where(
-                self.patching.patch_of == patches[:, None, None], average, packed
-            )  # (p, k, S)
-            found = self.embed(self.patching.unpack(hidden.reshape(-1, packed.shape[-1])))
-            yield from found.reshape(len(patches), len(rows), -1)
+        mean_view = self.view.apply(np.asarray(mean)[None])[0]  # (R, R)
+        packed_mean = self.patching.pack(mean_view)  # (S,)
+        patches_at_once = max(1, _MATRICES_AT_ONCE // len(rows))
+        for patches in row_chunks(np.arange(self.patching.n_patches), patches_at_once):
+            is_hidden = self.patching.patch_of == patches[:, None, None]  # (p, 1, S)
+            occluded = np.where(is_hidden, packed_mean, packed)  # (p, k, S)
+            flat = occluded.reshape(-1, packed.shape[-1])  # (p k, S)
+            features = self.embed(self.patching.unpack(flat))
+            yield from features.reshape(len(patches), len(rows), -1)
 
 
 def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
-    """Of "raw" (FC above the diagonal), or of a fitted encoder; the cohort is in its region order."""
+    """Say how features of a cohort are made, intact and with patches hidden.
+
+    Parameters
+    ----------
+    encoder : "raw" or fitted encoder
+        FC above the diagonal, or what `transform` gives.
+    cohort : Cohort
+        In the region order of the encoder.
+    patching : Patching
+        The patches to hide.
+
+    Returns
+    -------
+    Embedding
+        The features.
+    """
     if hasattr(encoder, "embed_matrices"):
-        return Embedding(
-            encoder.embed_matrices, encoder.patch_dataset(cohort).matrices, patching, encoder.view_
-        )
-    embed = _upper if isinstance(encoder, str) else encoder.transform
+        matrices = encoder.patch_dataset(cohort).matrices
+        return Embedding(encoder.embed_matrices, matrices, patching, encoder.view_)
+    embed = _upper_triangles if isinstance(encoder, str) else encoder.transform
     return Embedding(embed, partial(cohort.inputs, "fc"), patching)
 
 
-def _upper(fc: np.ndarray) -> np.ndarray:
-    return fc[:, *np.triu_indices(fc.shape[-1], 1)]
-
-
 class OccludedPredictions(NamedTuple):
-    """Predictions of everyone by the fold that has not seen them; NaN where a target is missing."""
+    """Each participant predicted by the fold that has not seen them; NaN without a target."""
 
-    folds: np.ndarray  # (n,)
-    observed: np.ndarray  # (n, T), covariates removed with training coefficients
-    intact: np.ndarray  # (n, T)
-    occluded: np.ndarray  # (P, n, T)
+    folds: np.ndarray
+    """(n,) test fold of each participant."""
+    observed: np.ndarray
+    """(n, T) targets, covariates removed with the coefficients of training participants."""
+    intact: np.ndarray
+    """(n, T) predictions from all patches."""
+    occluded: np.ndarray
+    """(P, n, T) predictions with each patch hidden."""
 
 
 def occluded_predictions(
     embedding: Embedding,
     cohort: Cohort,
-    people: Participants,
+    participants: Participants,
     folds: np.ndarray,
     protocol: Protocol,
     label: str = "occlusion",
 ) -> OccludedPredictions:
-    """Fit on intact training participants, then predict test participants intact and with each patch hidden in turn.
+    """Fit on intact training participants, predict test participants with each patch hidden.
 
-    Folds, λ and coefficients stay those of the intact model, so that a change is due to what it no longer sees. Each
-    participant is a test participant once: n · P embeddings in all, whatever the number of folds.
+    Folds, λ and coefficients stay those of the intact model, so that a change is due to what it no
+    longer sees. Each participant is a test participant once: n · P embeddings in all, whatever the
+    number of folds.
 
     Parameters
     ----------
     embedding : Embedding
         Makes the features of the cohort, and knows the patches.
+    cohort : Cohort
+        Its participants, in rows.
+    participants : Participants
+        Targets, covariates and groups of the same rows.
     folds : (n,) integers
         Test fold of each participant; negative for participants in none.
+    protocol : Protocol
+        Kernel and choice of λ.
     label : str
         What the progress calls the work.
+
+    Returns
+    -------
+    OccludedPredictions
+        Intact predictions, and those with each patch hidden.
     """
-    predicted = int((np.isfinite(people.targets.to_numpy(float)) & (folds >= 0)[:, None]).sum())
-    n_predictions = predicted * embedding.patching.n_patches
-    with progress_bar(label=label, total=n_predictions, unit="predictions") as bar:
-        return _occluded(embedding, cohort, people, folds, protocol, bar)
-
-
-def _occluded(
-    embedding: Embedding,
-    cohort: Cohort,
-    people: Participants,
-    folds: np.ndarray,
-    protocol: Protocol,
-    bar: Any,
-) -> OccludedPredictions:
-    features = np.concatenate([embedding.features(rows) for rows in chunks(np.arange(len(cohort)))])
-    means = training_means(cohort, folds)
-    names = list(map(str, people.targets.columns))
-    observed, intact = np.full((2, len(cohort), len(names)), np.nan)
-    occluded = np.full((embedding.patching.n_patches, len(cohort), len(names)), np.nan)
-    for task in fold_tasks(
-        GivenNumbers(values=features),
-        people.targets,
-        folds,
-        people.covariates,
-        people.order,
-        people.class_columns,
-    ):
-        columns = np.array([names.index(name) for name in task.names])
-        groups = None if people.inner_groups is None else people.inner_groups[task.train]
-        ridge = ridge_of(protocol).fit(
-            task.features[0], task.values[task.train], groups=groups, strata=task.strata
+    n = len(cohort)
+    n_patches = embedding.patching.n_patches
+    target_names = [str(name) for name in participants.targets.columns]
+    observed = np.full((n, len(target_names)), np.nan)
+    intact = np.full((n, len(target_names)), np.nan)
+    occluded = np.full((n_patches, n, len(target_names)), np.nan)
+    has_target = np.isfinite(participants.targets.to_numpy(float))  # (n, T)
+    n_predicted = int((has_target & (folds >= 0)[:, None]).sum())
+    with progress_bar(label=label, total=n_predicted * n_patches, unit="predictions") as bar:
+        features = np.concatenate([embedding.features(rows) for rows in row_chunks(np.arange(n))])
+        means = training_means(cohort, folds)
+        tasks = fold_tasks(
+            GivenNumbers(values=features),
+            participants.targets,
+            folds,
+            participants.covariates,
+            participants.order,
+            participants.class_columns,
         )
-        observed[np.ix_(task.test, columns)] = task.values[task.test]
-        intact[np.ix_(task.test, columns)] = ridge.predict(task.features[1])
-        for rows in chunks(task.test):
-            for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
-                occluded[patch][np.ix_(rows, columns)] = ridge.predict(hidden)
-                bar.update(len(rows) * len(columns))
+        for task in tasks:
+            columns = np.array([target_names.index(name) for name in task.names])
+            groups = participants.inner_groups
+            training_features, test_features = task.features
+            ridge = ridge_of(protocol).fit(
+                training_features,
+                task.values[task.train],
+                groups=None if groups is None else groups[task.train],
+                strata=task.strata,
+            )
+            observed[np.ix_(task.test, columns)] = task.values[task.test]
+            intact[np.ix_(task.test, columns)] = ridge.predict(test_features)
+            for rows in row_chunks(task.test):
+                for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
+                    occluded[patch][np.ix_(rows, columns)] = ridge.predict(hidden)
+                    bar.update(len(rows) * len(columns))
     return OccludedPredictions(folds, observed, intact, occluded)
 
 
 def training_means(cohort: Cohort, folds: np.ndarray) -> dict[int, np.ndarray]:
-    """{fold: (R, R)} mean FC of everyone outside the fold, in one pass over the participants."""
+    """Mean FC of the training participants of each fold, in one pass over all participants.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The participants.
+    folds : (n,) integers
+        Test fold of each participant; negative for participants in none.
+
+    Returns
+    -------
+    dict
+        Fold → (R, R) mean over the participants of all other folds.
+    """
     labels = [int(label) for label in np.unique(folds[folds >= 0])]
-    sums = {label: np.zeros((cohort.n_regions, cohort.n_regions)) for label in labels}
+    sums = {}
     for label in labels:
-        for rows in chunks(np.flatnonzero(folds == label)):
+        sums[label] = np.zeros((cohort.n_regions, cohort.n_regions))
+        for rows in row_chunks(np.flatnonzero(folds == label)):
             sums[label] += cohort.inputs("fc", rows).sum(axis=0, dtype=float)
-    total, used = sum(sums.values()), int((folds >= 0).sum())
-    return {label: (total - sums[label]) / (used - int((folds == label).sum())) for label in labels}
+    total = sum(sums.values())
+    n_used = int((folds >= 0).sum())
+    means = {}
+    for label in labels:
+        n_training = n_used - int((folds == label).sum())
+        means[label] = (total - sums[label]) / n_training
+    return means
 
 
-def chunks(rows: np.ndarray, size: int = 64) -> Iterator[np.ndarray]:
-    """Some rows at a time."""
+def row_chunks(rows: np.ndarray, size: int = 64) -> Iterator[np.ndarray]:
+    """Yield rows a few at a time, in order.
+
+    Parameters
+    ----------
+    rows : (n,) integers
+        Any rows.
+    size : int
+        How many at a time.
+
+    Yields
+    ------
+    (≤ size,) integers
+        The next rows.
+    """
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
+
+
+def _upper_triangles(fc: np.ndarray) -> np.ndarray:
+    """(k, R, R) → (k, R (R - 1) / 2)."""
+    return fc[:, *np.triu_indices(fc.shape[-1], 1)]

@@ -1,4 +1,4 @@
-"""Interpret trained encoders and write the tables where the report finds them: OUT/interpretation."""
+"""Interpret trained encoders and write the tables where the report reads them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from nerve._utils.errors import NerveError, problem
 from nerve._utils.files import claim, write_json, write_tsv
 from nerve.data.cohort import Cohort
 from nerve.interpret.importance import patch_importance
-from nerve.interpret.maps import attention_summary, factors_of, has_attention, network_weights
+from nerve.interpret.maps import attention_summary, has_attention, network_factors, network_weights
 from nerve.interpret.stability import as_encoders
 from nerve.methods import load_method
 
 FOLDER = "interpretation"
 INPUTS = "inputs.json"  # in an experiment: a hash of what the maps were made from
 _FILES = (
-    "attention.tsv", "attention_pairs.tsv", "importance.tsv", "network_weights.tsv", "stability.json", INPUTS,
-)  # fmt: skip
-MOST_PEOPLE = 200  # for attention, which hardly differs between participants
-LEAST_SPREAD = 0.005  # of region weights, whose mean is 1, that is worth a map
-_STABILITIES = (  # name in stability.json, table, column that names a map, column of its stability
-    ("network_weights", "network_weights", "network", "network_stability"),
-    ("attention", "attention", "layer", "stability"),
-    ("occlusion", "importance", "target", "stability"),
-    ("pattern", "importance", "target", "pattern_stability"),
+    "attention.tsv",
+    "attention_pairs.tsv",
+    "importance.tsv",
+    "network_weights.tsv",
+    "stability.json",
+    INPUTS,
 )
+_MOST_PARTICIPANTS = 200  # for attention, which hardly differs between participants
+_LEAST_SPREAD = 0.005  # standard deviation of region weights (their mean is 1) that is worth a map
 
 
 def interpret_to(
@@ -41,56 +40,73 @@ def interpret_to(
     covariates: str | Sequence[str] = (),
     **options: Any,
 ) -> dict[str, pd.DataFrame]:
-    """Write network weights, attention and (with targets) patch importance of one encoder, or of several seeds.
+    """Write network weights, attention and (with targets) patch importance of encoders.
 
     Parameters
     ----------
     out : path
-        OUT/interpretation gets network_weights.tsv, attention.tsv, attention_pairs.tsv, importance.tsv and
-        stability.json; give the folder of the run, of an experiment or of an evaluation, and its report shows them.
+        OUT/interpretation gets network_weights.tsv, attention.tsv, attention_pairs.tsv,
+        importance.tsv and stability.json. With the folder of a run, of an experiment or of an
+        evaluation, its report shows them.
     encoders : fitted encoder, or several that differ in the seed
         What an encoder does not have (attention, factors of networks) is left out.
     cohort : Cohort
         The participants for attention (the first 200) and importance (all).
-    targets, covariates, **options
-        As in `patch_importance`.
+    targets, covariates : str or sequence of str
+        Columns of the participants table, as in `patch_importance`.
+    **options
+        Fields of `nerve.Protocol` and `patching`, as in `patch_importance`.
 
     Returns
     -------
     dict
         Name → table, as written.
     """
-    several = as_encoders(encoders)
+    encoders = as_encoders(encoders)
     tables: dict[str, pd.DataFrame] = {}
-    if factors_of(several[0]) is not None:
-        weights = network_weights(several)
-        if (
-            weights["weight"].std() > LEAST_SPREAD
-        ):  # a map on which every region weighs the same shows nothing
+    if network_factors(encoders[0]) is not None:
+        weights = network_weights(encoders)
+        # A map on which every region weighs the same shows nothing.
+        if weights["weight"].std() > _LEAST_SPREAD:
             tables["network_weights"] = weights
-    if has_attention(several[0]):
-        some = cohort.subset(np.arange(min(len(cohort), MOST_PEOPLE)))
-        attention = attention_summary(several, some)
-        tables |= {"attention": attention.table, "attention_pairs": attention.pairs}
+    if has_attention(encoders[0]):
+        first_participants = np.arange(min(len(cohort), _MOST_PARTICIPANTS))
+        attention = attention_summary(encoders, cohort.subset(first_participants))
+        tables["attention"] = attention.table
+        tables["attention_pairs"] = attention.pairs
     if targets:
-        tables["importance"] = patch_importance(several, cohort, targets, covariates, **options)
+        tables["importance"] = patch_importance(encoders, cohort, targets, covariates, **options)
     if not tables:
         raise NerveError(
-            f"A {type(several[0]).__name__} has neither network factors nor attention, expected targets whose "
-            "prediction can be explained (--targets)."
+            f"A {type(encoders[0]).__name__} has neither network factors nor attention, expected "
+            "targets whose prediction can be explained (--targets)."
         )
     cohort.check_unchanged()
     folder = claim(Path(out) / FOLDER)
-    for name in _FILES:  # maps of before, some of which this encoder may not have
+    for name in _FILES:  # maps of an earlier call, which this encoder may not have
         (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
         write_tsv(folder / f"{name}.tsv", table)
-    write_json(folder / "stability.json", _agreement(tables, [int(one.seed) for one in several]))
+    seeds = [int(encoder.seed) for encoder in encoders]
+    write_json(folder / "stability.json", _agreement(tables, seeds))
     return tables
 
 
 def load_encoder(path: str | os.PathLike[str], device: str = "auto") -> Any:
-    """The encoder in the folder of a run, whichever method it is."""
+    """Load the encoder in the folder of a run, whichever method it is.
+
+    Parameters
+    ----------
+    path : path
+        Folder of a run.
+    device : str
+        Where its weights go, such as "cpu".
+
+    Returns
+    -------
+    fitted encoder
+        A method with `transform`; models that were trained on a target are refused.
+    """
     method = load_method(path, device=device)
     if not hasattr(method, "transform"):
         raise problem(
@@ -107,17 +123,26 @@ def _agreement(tables: dict[str, pd.DataFrame], seeds: list[int]) -> dict[str, A
         "seeds": seeds,
         "measure": "mean Pearson correlation of the maps of every two seeds",
     }
-    for name, table, of, column in _STABILITIES:
-        if table in tables:
-            first = tables[table].drop_duplicates(of)
-            content[name] = {
-                str(k): _number(v) for k, v in zip(first[of], first[column], strict=True)
-            }
     if "network_weights" in tables:
-        everywhere = {"all": _number(tables["network_weights"]["stability"].iloc[0])}
-        content["network_weights"] = everywhere | content["network_weights"]
+        weights = tables["network_weights"]
+        of_networks = _first_values(weights, "network", "network_stability")
+        content["network_weights"] = {"all": _rounded(weights["stability"].iloc[0]), **of_networks}
+    if "attention" in tables:
+        content["attention"] = _first_values(tables["attention"], "layer", "stability")
+    if "importance" in tables:
+        importance = tables["importance"]
+        content["occlusion"] = _first_values(importance, "target", "stability")
+        content["pattern"] = _first_values(importance, "target", "pattern_stability")
     return content
 
 
-def _number(value: Any) -> float | None:
+def _first_values(table: pd.DataFrame, key: str, column: str) -> dict[str, float | None]:
+    """For each value of the column `key`, the first value of `column`."""
+    first = table.drop_duplicates(key)
+    return {
+        str(name): _rounded(value) for name, value in zip(first[key], first[column], strict=True)
+    }
+
+
+def _rounded(value: Any) -> float | None:
     return None if pd.isna(value) else round(float(value), 4)

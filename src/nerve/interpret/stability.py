@@ -17,13 +17,14 @@ def stability(maps: Any) -> float:
     Parameters
     ----------
     maps : (seeds, …) array
-        One map a seed. Entries that are missing in any of them are left out; a map that does not vary agrees with none
-        (0).
+        One map per seed. Entries that are missing in any of them are left out. A map that does not
+        vary has a correlation of 0 with every other.
 
     Returns
     -------
     float
-        1 when all seeds agree, about 0 when they have nothing in common, NaN for fewer than two maps.
+        1 when all seeds agree, about 0 when they have nothing in common, NaN for fewer than two
+        maps.
 
     Examples
     --------
@@ -36,31 +37,43 @@ def stability(maps: Any) -> float:
     if len(rows) < 2 or rows.shape[1] < 2:
         return float("nan")
     centred = rows - rows.mean(axis=1, keepdims=True)
-    length = np.linalg.norm(centred, axis=1, keepdims=True)
-    small = 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=1, keepdims=True))
-    unit = np.where(length > small, centred / np.maximum(length, small), 0.0)
-    return float(np.mean([unit[a] @ unit[b] for a, b in combinations(range(len(unit)), 2)]))
+    length = np.linalg.norm(centred, axis=1, keepdims=True)  # (seeds, 1)
+    # Below this, what is left after centring is rounding error: the map does not vary.
+    smallest = 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=1, keepdims=True))
+    unit = np.where(length > smallest, centred / np.maximum(length, smallest), 0.0)
+    correlations = [a @ b for a, b in combinations(unit, 2)]
+    return float(np.mean(correlations))
 
 
 def as_encoders(encoders: Any) -> list[Any]:
-    """One encoder, or several that were trained with different seeds on the same regions and patches, as a list."""
-    several = list(encoders) if isinstance(encoders, Sequence) else [encoders]
-    if not several:
+    """Make a list of one encoder or several, and check that their maps can be compared.
+
+    Parameters
+    ----------
+    encoders : fitted encoder, or several
+        Trained with different seeds on the same regions and patches.
+
+    Returns
+    -------
+    list
+        The encoders.
+    """
+    encoder_list = list(encoders) if isinstance(encoders, Sequence) else [encoders]
+    if not encoder_list:
         raise NerveError("There is no encoder to interpret, expected at least one that is fitted.")
-    for one in several:
-        if not hasattr(one, "module_"):
-            raise NotFitted(
-                f"This {type(one).__name__} is not fitted. Call fit first, or load a saved one."
-            )
-    made_of = [(one.parcellation_, getattr(one, "patching_", None)) for one in several]
-    if any(parts != made_of[0] for parts in made_of):
-        names, expected = (
-            listed(regions.name for regions, _ in made_of),
-            "runs that differ only in the seed",
-        )
+    for encoder in encoder_list:
+        if not hasattr(encoder, "module_"):
+            name = type(encoder).__name__
+            raise NotFitted(f"This {name} is not fitted. Call fit first, or load a saved one.")
+    parcellations = [encoder.parcellation_ for encoder in encoder_list]
+    patchings = [getattr(encoder, "patching_", None) for encoder in encoder_list]
+    same_regions = all(parcellation == parcellations[0] for parcellation in parcellations)
+    same_patches = all(patching == patchings[0] for patching in patchings)
+    if not (same_regions and same_patches):
+        names = listed(parcellation.name for parcellation in parcellations)
         raise problem(
             "The encoders to compare",
             f"their regions or patches differ ({names})",
-            expected=expected,
+            expected="runs that differ only in the seed",
         )
-    return several
+    return encoder_list

@@ -24,7 +24,7 @@ from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort
 from nerve.report.words import learning_notices, methods_text, run_text, site_notices
 
 CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was asked
-_TEXT = dict.fromkeys(("id", "kind", "line", "cohort", "target", "run", "status", "reason"), str)
+_RUN_COLUMNS = ("id", "kind", "line", "cohort", "target", "run", "status", "reason")
 
 
 def load_results(
@@ -35,9 +35,15 @@ def load_results(
     Parameters
     ----------
     folder : path
+        Folder of results or of a training run.
     cohorts : mapping, optional
-        Cohorts by name, to add what only they know: who took part, mean FC. Without them those in `folder`/cohorts
-        are used; no other file is opened.
+        Cohorts by name, to add what only they know: who took part, mean FC. Without them those in
+        `folder`/cohorts are used; no other file is opened.
+
+    Returns
+    -------
+    ReportData
+        What figures and the page show, without identifiers.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -51,15 +57,17 @@ def load_results(
         expected = "a finished evaluation or a training run"
         raise problem(folder, f"there is no {PROTOCOL}", expected=expected, remedy=AGAIN)
     try:
-        return (_evaluated if is_results(folder) else _pretrained)(folder, dict(cohorts or {}))
+        if is_results(folder):
+            return _load_evaluation(folder, dict(cohorts or {}))
+        return _load_run(folder, dict(cohorts or {}))
     except NerveError:
         raise
     except Exception as fault:  # a stranger's files may hold anything, in any place
-        said = f"its files do not hold what nerve writes there ({type(fault).__name__}: {fault})"
-        raise problem(folder, said, remedy=AGAIN) from fault
+        what = f"its files do not hold what nerve writes there ({type(fault).__name__}: {fault})"
+        raise problem(folder, what, remedy=AGAIN) from fault
 
 
-def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[str, Cohort]:
+def cohorts_by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[str, Cohort]:
     """Cohorts by the names that results have for them: a cohort is known by its content.
 
     Parameters
@@ -68,21 +76,142 @@ def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[s
         What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
     cohorts : sequence of Cohort
         As they lie on disk. One that was changed since, or not evaluated there, is refused.
+
+    Returns
+    -------
+    dict
+        Name in the results → cohort.
     """
     if not is_results(folder):  # a training run, which knows the FC that it was trained on
         _check_trained_on(Path(folder), cohorts)
         return {cohort.name: cohort for cohort in cohorts}
     table = Results.load(folder).cohorts
-    names = dict(zip(table["fingerprint"], table["cohort"], strict=True))
-    found = {}
+    name_of = dict(zip(table["fingerprint"], table["cohort"], strict=True))
+    by_name = {}
     for cohort in cohorts:
-        if cohort.fingerprint not in names:
+        if cohort.fingerprint not in name_of:
             what = f"{cohort.name!r} is not what was evaluated here, or was changed since"
-            raise problem(
-                "--cohort", what, expected=f"one of {listed(table['cohort'])}", remedy=AGAIN
-            )
-        found[str(names[cohort.fingerprint])] = cohort
-    return found
+            expected = f"one of {listed(table['cohort'])}"
+            raise problem("--cohort", what, expected=expected, remedy=AGAIN)
+        by_name[str(name_of[cohort.fingerprint])] = cohort
+    return by_name
+
+
+def load_tables(folder: str | os.PathLike[str]) -> ReportData:
+    """The tables of a results folder, without what its runs and cohorts add."""
+    return ReportData.from_results(Results.load(folder), runs=_read_runs(Path(folder)))
+
+
+def _load_evaluation(folder: Path, given_cohorts: dict[str, Cohort]) -> ReportData:
+    """A folder of `nerve experiment` or `nerve evaluate`."""
+    stored = Results.load(folder)
+    runs = _read_runs(folder)
+    results = ReportData.from_results(stored, runs=runs)
+
+    opened = {}
+    for name in results.cohorts:
+        path = _child(folder / "cohorts", name)
+        if path is not None and (path / "cohort.json").is_file():
+            opened[name] = Cohort.load(path)
+    for name, cohort in given_cohorts.items():
+        opened[_name_in(stored.cohorts, name)] = cohort
+    facts = dict(results.cohorts)
+    for name, cohort in opened.items():
+        facts[name] = cohort_facts(cohort, facts[name])
+
+    encoders = []
+    models: dict[str, Path] = {}  # line → a trained model that was given, described
+    warnings = list(stored.about.get("warnings", []))
+    likeness: dict[tuple[str, str], Likeness] = {}
+    for row in runs.itertuples():  # an experiment has runs
+        path = _child(folder / "runs", str(row.id))
+        if path is None:
+            continue
+        line = str(row.line)
+        warnings += _read_json(path / "manifest.json").get("warnings", [])
+        if row.kind == "encode" and line not in results.null_lines:
+            label = results.label(line)
+            seeds = stored.rows.loc[stored.rows["line"] == line, "seed"]
+            seed = re.search(r" · seed \d+$", str(row.run))
+            if seeds.nunique() > 1 and seed:
+                label += seed[0]
+            encoders.append(_read_encoder(path, label))
+        if (path / "model" / "config.json").is_file():
+            models[line] = path / "model"  # the same on every cohort: the last one will do
+            like = Likeness.load(path / "model")
+            if like is not None:
+                likeness[results.label(line), str(row.cohort)] = like
+    for number, line in enumerate(stored.rows["line"]):  # an evaluation has models
+        path = _child(folder / "models", str(number))
+        if path is None or not (path / "config.json").is_file():
+            continue
+        models[str(line)] = path
+        for place, cohort in enumerate(stored.cohorts["cohort"]):
+            like_folder = _child(path / "likeness", str(place))
+            like = None if like_folder is None else Likeness.load(like_folder)
+            if like is not None:
+                likeness[results.label(str(line)), str(cohort)] = like
+    encoders += [_read_encoder(path, results.label(line)) for line, path in models.items()]
+
+    # Only a name that nerve ships is loaded: a path in a stranger's folder is never followed.
+    parcellation = None
+    parcellation_name = str(stored.about.get("parcellation"))
+    if parcellation_name.removesuffix("+aseg19") in parcellation_names():
+        parcellation = load_parcellation(parcellation_name)
+    results = replace(
+        results,
+        cohorts=facts,
+        encoders=encoders,
+        likeness=likeness,
+        checks=_read_table(folder / CHECKS, dtype=str),
+        interpretation=_read_interpretation(folder),
+        parcellation=parcellation,
+        warnings=warnings,
+        notices=[*site_notices(results), *learning_notices(encoders)],
+    )
+    results = replace(results, methods_text=methods_text(results))
+    ids = set()
+    for table in (stored.folds, stored.predictions):
+        ids |= {str(name) for name in table.get("participant", pd.Series()).unique()}
+    return _without_ids(results, ids, opened)
+
+
+def _load_run(folder: Path, cohorts: dict[str, Cohort]) -> ReportData:
+    """A folder of `nerve pretrain`, finished or not."""
+    config = _read_json(folder / "config.json")
+    method = str(config.get("method", "an encoder"))
+    regions = config.get("parcellation", {})
+    about = {
+        "kind": "run",
+        "method": method.lower(),
+        "command": "nerve pretrain COHORT --out DIR",
+        "parcellation": regions.get("name", ""),
+        "versions": {"nerve-fc": config.get("nerve_version"), "torch": config.get("torch_version")},
+        "seeds": [config["parameters"].get("seed", 0)] if config else [],
+        "data": {"training": config.get("data", {}).get("fingerprint")},
+    }
+    parcellation = None
+    if regions:
+        table = pd.DataFrame(regions["regions"])
+        parcellation = Parcellation.from_table(table, name=str(regions["name"]))
+    encoder = _read_encoder(folder, printable_name(folder.name))
+    if not config:
+        unfinished = "The run is not finished: it has no config.json."
+        notices = [f"{unfinished} What it has written so far is shown."]
+    elif encoder.doubt:
+        notices = [encoder.doubt]
+    else:
+        notices = []
+    results = ReportData(
+        title=f"Pretraining of {method}",
+        about=about,
+        cohorts={name: cohort_facts(cohort) for name, cohort in cohorts.items()},
+        encoders=[encoder],
+        parcellation=parcellation,
+        methods_text=[run_text(config)] if config else [],
+        notices=notices,
+    )
+    return _without_ids(results, set(), cohorts)
 
 
 def _check_trained_on(folder: Path, cohorts: Sequence[Cohort]) -> None:
@@ -100,146 +229,27 @@ def _check_trained_on(folder: Path, cohorts: Sequence[Cohort]) -> None:
             )
 
 
-def load_tables(folder: str | os.PathLike[str]) -> ReportData:
-    """The tables of a results folder, without what its runs and cohorts have to add."""
-    return ReportData.of(Results.load(folder), runs=_runs(Path(folder)))
-
-
-def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> ReportData:
-    found, runs = Results.load(folder), _runs(folder)
-    results = ReportData.of(found, runs=runs)
-    stored = {
-        name: path
-        for name in results.cohorts
-        if (path := _child(folder / "cohorts", name)) is not None
-    }
-    opened = {
-        name: Cohort.load(path) for name, path in stored.items() if (path / "cohort.json").is_file()
-    }
-    opened |= {_known(name, found.cohorts): cohort for name, cohort in cohorts.items()}
-    facts = {
-        name: cohort_facts(opened[name], one) if name in opened else one
-        for name, one in results.cohorts.items()
-    }
-    encoders = []
-    models: dict[str, Path] = {}  # line → a trained model that was given, described
-    warnings = list(found.about.get("warnings", []))
-    likeness: dict[tuple[str, str], Likeness] = {}
-    for row in runs.itertuples():  # of an experiment
-        path = _child(folder / "runs", str(row.id))
-        if path is None:
-            continue
-        warnings += _json(path / "manifest.json").get("warnings", [])
-        if row.kind == "encode" and row.line not in results.null_lines:
-            several = found.rows.loc[found.rows["line"] == row.line, "seed"].nunique() > 1
-            seed = re.search(r" · seed \d+$", str(row.run)) if several else None
-            encoders.append(
-                _encoder(path, results.label(str(row.line)) + (seed[0] if seed else ""))
-            )
-        if (path / "model" / "config.json").is_file():  # a trained model, which it describes
-            models[str(row.line)] = path / "model"  # of several cohorts one will do
-            if like := Likeness.load(path / "model"):
-                likeness[results.label(str(row.line)), str(row.cohort)] = like
-    for number, line in enumerate(found.rows["line"]):  # of an evaluation
-        path = _child(folder / "models", str(number))
-        if path is None or not (path / "config.json").is_file():
-            continue
-        models[str(line)] = path
-        for place, cohort in enumerate(found.cohorts["cohort"]):
-            like_folder = _child(path / "likeness", str(place))
-            like = None if like_folder is None else Likeness.load(like_folder)
-            if like is not None:
-                likeness[results.label(str(line)), str(cohort)] = like
-    name = str(found.about.get("parcellation"))
-    shipped = name.removesuffix("+aseg19") in parcellation_names()  # a path is never followed
-    encoders += [_encoder(path, results.label(line)) for line, path in models.items()]
-    results = replace(
-        results,
-        cohorts=facts,
-        encoders=encoders,
-        likeness=likeness,
-        checks=_table(folder / CHECKS, dtype=str),
-        interpretation=_interpretation(folder),
-        parcellation=load_parcellation(name) if shipped else None,
-        warnings=warnings,
-        notices=[*site_notices(results), *learning_notices(encoders)],
-    )
-    named = found.folds, found.predictions
-    ids = {str(one) for table in named for one in table.get("participant", pd.Series()).unique()}
-    return _anonymous(replace(results, methods_text=methods_text(results)), ids, opened)
-
-
-def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> ReportData:
-    config = _json(folder / "config.json")
-    method, regions = str(config.get("method", "an encoder")), config.get("parcellation", {})
-    about = {
-        "kind": "run",
-        "method": method.lower(),
-        "command": "nerve pretrain COHORT --out DIR",
-        "parcellation": regions.get("name", ""),
-        "versions": {"nerve-fc": config.get("nerve_version"), "torch": config.get("torch_version")},
-        "seeds": [config["parameters"].get("seed", 0)] if config else [],
-        "data": {"training": config.get("data", {}).get("fingerprint")},
-    }
-    unfinished = (
-        "The run is not finished: it has no config.json. What it has written so far is shown."
-    )
-    known = (
-        Parcellation.from_table(pd.DataFrame(regions["regions"]), name=str(regions["name"]))
-        if regions
-        else None
-    )
-    encoder = _encoder(folder, printable_name(folder.name))
-    doubts = [encoder.doubt] if encoder.doubt else []
-    results = ReportData(
-        title=f"Pretraining of {method}",
-        about=about,
-        cohorts={name: cohort_facts(cohort) for name, cohort in cohorts.items()},
-        encoders=[encoder],
-        parcellation=known,
-        methods_text=[run_text(config)] if config else [],
-        notices=doubts if config else [unfinished],
-    )
-    return _anonymous(results, set(), cohorts)
-
-
-def _known(name: str, table: pd.DataFrame) -> str:
+def _name_in(table: pd.DataFrame, name: str) -> str:
     """What the results call a cohort; one that they do not know is refused."""
-    for called in (name, name_in_results(name)):
-        if called in set(table["cohort"]):
-            return called
-    raise problem(
-        "--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}"
-    )
+    for candidate in (name, name_in_results(name)):
+        if candidate in set(table["cohort"]):
+            return candidate
+    expected = f"one of {listed(table['cohort'])}"
+    raise problem("--cohort", f"{name!r} was not evaluated here", expected=expected)
 
 
-def _encoder(folder: Path, label: str) -> EncoderRun:
-    manifest, config = _json(folder / "manifest.json"), _json(folder / "config.json")
-    return EncoderRun(
-        label=label,
-        history=_table(folder / "history.tsv"),
-        settings=config.get("parameters", {}),
-        parameters=int((manifest.get("result") or {}).get("parameters") or 0),
-        seconds=float(manifest.get("seconds") or "nan"),
-        example=_arrays(folder / "reconstruction.npz"),
-        errors=_json(folder / "reconstruction.json"),
-        masked_error=float((config.get("data") or {}).get("masked_error") or "nan"),
-        interpretation=_interpretation(folder),
-    )
-
-
-def _anonymous(results: ReportData, ids: set[str], cohorts: Mapping[str, Cohort]) -> ReportData:
+def _without_ids(results: ReportData, ids: set[str], cohorts: Mapping[str, Cohort]) -> ReportData:
     """Every sentence without ids and paths, and no mean over few participants."""
-    scrub = Identifiers(ids.union(*map(ids_of, cohorts.values()))).removed_from
-    runs = (
-        results.runs.assign(reason=results.runs["reason"].map(scrub))
-        if len(results.runs)
-        else results.runs
-    )
+    for cohort in cohorts.values():
+        ids = ids | ids_of(cohort)
+    scrub = Identifiers(ids).removed_from
+    runs = results.runs
+    if len(runs):
+        runs = runs.assign(reason=runs["reason"].map(scrub))
     return replace(
         results,
         runs=runs,
-        cohorts={name: _without_ids(one, scrub) for name, one in results.cohorts.items()},
+        cohorts={name: _scrub_facts(facts, scrub) for name, facts in results.cohorts.items()},
         about={**results.about, "command": scrub(results.about.get("command", ""))},
         checks=results.checks.fillna("").map(scrub),
         methods_text=list(dict.fromkeys(map(scrub, results.methods_text))),
@@ -247,14 +257,12 @@ def _anonymous(results: ReportData, ids: set[str], cohorts: Mapping[str, Cohort]
     )
 
 
-def _without_ids(facts: CohortFacts, scrub: Callable[[object], str]) -> CohortFacts:
-    """No mean of few; reasons for leaving participants out, counted again once they name nobody."""
+def _scrub_facts(facts: CohortFacts, scrub: Callable[[object], str]) -> CohortFacts:
+    """No mean of few participants; reasons are counted again once they name no participant."""
     reasons = facts.left_out.assign(reason=facts.left_out["reason"].map(scrub))
-    counted = reasons.groupby("reason", sort=False)[["participants"]].sum().reset_index()
-    return replace(facts, left_out=counted, mean=facts.mean if facts.n_in_mean >= FEWEST else None)
-
-
-# ---- files
+    left_out = reasons.groupby("reason", sort=False)[["participants"]].sum().reset_index()
+    mean = facts.mean if facts.n_in_mean >= FEWEST else None
+    return replace(facts, left_out=left_out, mean=mean)
 
 
 def _refuse_links(folder: Path) -> None:
@@ -262,40 +270,61 @@ def _refuse_links(folder: Path) -> None:
     inside = folder.resolve()
     for path in folder.rglob("*"):
         if path.is_symlink() and not path.resolve().is_relative_to(inside):
-            remedy = "Put the file itself there; a cohort elsewhere is named with --cohort."
             raise problem(
                 path,
                 "it is a link out of the folder, and nothing outside it is read",
-                remedy=remedy,
+                remedy="Put the file itself there; a cohort elsewhere is named with --cohort.",
             )
 
 
 def _child(folder: Path, name: str) -> Path | None:
-    """The folder called `name` in `folder`; None for whatever is a path rather than a name."""
-    named = (
-        name not in ("", ".", "..") and not set(name) & set("/\\\0") and len(name.encode()) < 200
+    """The folder called `name` in `folder`; None where `name` is a path rather than a name."""
+    is_path = name in ("", ".", "..") or bool(set(name) & set("/\\\0"))
+    if is_path or len(name.encode()) >= 200:
+        return None
+    child = folder / name
+    return child if child.is_dir() else None
+
+
+def _read_encoder(folder: Path, label: str) -> EncoderRun:
+    manifest = _read_json(folder / "manifest.json")
+    config = _read_json(folder / "config.json")
+    result = manifest.get("result") or {}
+    data = config.get("data") or {}
+    return EncoderRun(
+        label=label,
+        history=_read_table(folder / "history.tsv"),
+        settings=config.get("parameters", {}),
+        parameters=int(result.get("parameters") or 0),
+        seconds=float(manifest.get("seconds") or "nan"),
+        example=_read_arrays(folder / "reconstruction.npz"),
+        errors=_read_json(folder / "reconstruction.json"),
+        masked_error=float(data.get("masked_error") or "nan"),
+        interpretation=_read_interpretation(folder),
     )
-    return folder / name if named and (folder / name).is_dir() else None
 
 
-def _runs(folder: Path) -> pd.DataFrame:
-    runs = _table(folder / "runs.tsv", dtype=_TEXT).fillna(dict.fromkeys(_TEXT, ""))
-    return runs[[*_TEXT, "seconds"]] if len(runs) else runs
+def _read_runs(folder: Path) -> pd.DataFrame:
+    runs = _read_table(folder / "runs.tsv", dtype=dict.fromkeys(_RUN_COLUMNS, str))
+    if runs.empty:
+        return runs
+    return runs.fillna(dict.fromkeys(_RUN_COLUMNS, ""))[[*_RUN_COLUMNS, "seconds"]]
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     return dict(read_json(path)) if path.is_file() else {}
 
 
-def _table(path: Path, **options: Any) -> pd.DataFrame:
+def _read_table(path: Path, **options: Any) -> pd.DataFrame:
     return read_tsv(path, **options) if path.is_file() else pd.DataFrame()
 
 
-def _interpretation(folder: Path) -> dict[str, pd.DataFrame]:
-    return {path.stem: read_tsv(path) for path in sorted((folder / "interpretation").glob("*.tsv"))}
+def _read_interpretation(folder: Path) -> dict[str, pd.DataFrame]:
+    paths = sorted((folder / "interpretation").glob("*.tsv"))
+    return {path.stem: read_tsv(path) for path in paths}
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         return {}
     with np.load(path, allow_pickle=False) as stored:

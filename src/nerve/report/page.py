@@ -1,4 +1,4 @@
-"""report.html: one self-contained page, made from files, that opens from a mail attachment."""
+"""One self-contained page, report.html, made from files; it opens from a mail attachment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import yaml
 from jinja2 import Environment, StrictUndefined, Template
@@ -23,9 +24,9 @@ from nerve.data.cohort import Cohort
 from nerve.evaluation.rows import rows_of
 from nerve.report.load import load_results
 from nerve.report.report_data import ReportData
-from nerve.report.sections import sections
+from nerve.report.sections import make_sections
 from nerve.report.tables import number
-from nerve.report.words import citations, is_given
+from nerve.report.words import citations
 
 NAME = "report.html"
 
@@ -54,83 +55,92 @@ def write_report(
     """
     path = Path(folder) / NAME
     check_may_write(path, overwrite=overwrite)
-    write_text(path, page(load_results(folder, cohorts)))
+    write_text(path, render_page(load_results(folder, cohorts)))
     record_written(path)
     return path
 
 
-def page(results: ReportData) -> str:
+def render_page(results: ReportData) -> str:
     """The page as text. Everything that comes from users is escaped by the template."""
-    style, script = _text("style.css"), _text("script.js")
-    # the page may run its own script and nothing else, and may fetch nothing at all
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return template().render(
-        sections=sections(results),
+    script = _template_text("script.js")
+    # The page may run its own script and nothing else, and may fetch nothing at all.
+    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _template().render(
+        sections=make_sections(results),
         citations=citations(results),
         settings_text=_settings_text(results),
-        headline=headline(results),
+        headline=_headline(results),
         results=results,
-        style=Markup(style),
+        style=Markup(_template_text("style.css")),
         script=Markup(script),
-        script_hash=digest,
+        script_hash=script_hash,
         version=nerve.__version__,
     )
 
 
 @functools.cache
-def template() -> Template:
-    """page.html, compiled once per process."""
+def _template() -> Template:
+    """The compiled page.html, made once per process."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"code": with_code, "number": number}
-    return environment.from_string(_text("page.html"))
+    environment.filters["code"] = _mark_code
+    environment.filters["number"] = number
+    return environment.from_string(_template_text("page.html"))
 
 
-def _text(name: str) -> str:
+def _template_text(name: str) -> str:
     return (files("nerve") / "report" / "templates" / name).read_text("utf-8")
 
 
-def with_code(text: object) -> Markup:
-    """Text with what stands between backticks set as code; everything in it is escaped.
+def _mark_code(text: object) -> Markup:
+    """Escape a text, and set as code what stands between backticks.
 
     Examples
     --------
-    >>> with_code("run `nerve check` <now>")
+    >>> _mark_code("run `nerve check` <now>")
     Markup('run <code>nerve check</code> &lt;now&gt;')
     """
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def headline(results: ReportData) -> list[tuple[str, str]]:
-    """The few numbers at the top."""
+def _headline(results: ReportData) -> list[tuple[str, str]]:
+    """The few numbers at the top, each with its word."""
+    protocols = results.about.get("protocols", {})
     counts = {
         "participant": sum(facts.n for facts in results.cohorts.values()),
         "cohort": len(results.cohorts),
-        "target": sum(len(one["targets"]) for one in results.about.get("protocols", {}).values()),
+        "target": sum(len(protocol["targets"]) for protocol in protocols.values()),
         "method": len(results.lines),
-        "epoch": len(results.encoders[0].history) if results.is_run and results.encoders else 0,
+        "epoch": 0,
     }
-    found = [(f"{count:,}", word + "s" * (count != 1)) for word, count in counts.items() if count]
+    if results.is_run and results.encoders:
+        counts["epoch"] = len(results.encoders[0].history)
+    headline = []
+    for word, count in counts.items():
+        if count:
+            headline.append((f"{count:,}", word if count == 1 else f"{word}s"))
     if len(results.runs):
-        ended = results.runs["status"].value_counts()
-        found += [
-            (f"{count:,}", f"run{'s' * (count != 1)} {status}") for status, count in ended.items()
-        ]
-    return found
+        for status, count in results.runs["status"].value_counts().items():
+            headline.append((f"{count:,}", f"{'run' if count == 1 else 'runs'} {status}"))
+    return headline
 
 
 def _settings_text(results: ReportData) -> str:
     """The protocol of every cohort, or the settings of a training run, as YAML."""
-    of_run = results.encoders[0].settings if results.is_run and results.encoders else {}
-    shown = json.loads(json.dumps(of_run or results.about.get("protocols", {}), default=str))
-    # it says how encoders are trained here: where all were given, their own scope stands beside them
-    trained_here = any(row.trained_on and not is_given(row) for row in rows_of(results.lines))
-    for protocol in shown.values() if shown and not of_run and not trained_here else ():
-        protocol.pop("pretrain_scope", None)
-    text = (
-        yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None)
-        if shown
-        else ""
+    run_settings: Mapping[str, Any] = {}
+    if results.is_run and results.encoders:
+        run_settings = results.encoders[0].settings
+    settings = json.loads(
+        json.dumps(run_settings or results.about.get("protocols", {}), default=str)
     )
+    if not settings:
+        return ""
+    # `pretrain_scope` says how encoders are trained here. Where nothing was trained here it would
+    # contradict what is said beside each row.
+    trained_here = any(row.trained_on and not row.given for row in rows_of(results.lines))
+    if not run_settings and not trained_here:
+        for protocol in settings.values():
+            protocol.pop("pretrain_scope", None)
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, default_flow_style=None)
     return Identifiers([]).removed_from(text)

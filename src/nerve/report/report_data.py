@@ -1,12 +1,14 @@
-"""What a page shows: `Results` or a training run, with facts of cohorts and encoders, without identifiers.
+"""What a page shows: `Results` or a training run, with facts of cohorts and encoders.
 
-`nerve.report.load.load_results` fills one from a folder; in a notebook any part can be given by hand:
+It holds no identifiers. `nerve.report.load.load_results` fills one from a folder; in a notebook any
+part can be given by hand:
 
     ReportData(interpretation={"importance": table})
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,7 +39,7 @@ from nerve.evaluation.rows import (
     without_swept,
 )
 
-MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
+_MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
 
 
 class NothingToDraw(NerveError):
@@ -45,17 +47,31 @@ class NothingToDraw(NerveError):
 
 
 @dataclass(frozen=True)
-class CohortFacts:
+class CohortFacts:  # numpydoc ignore=PR02
     """A cohort as a page may show it: no ids, no paths, one mean matrix.
 
     Parameters
     ----------
+    label : str
+        What tables call the cohort.
+    n : int
+        Number of participants.
     participants : DataFrame
         The participants table without `participant_id`; empty where only cohorts.tsv is known.
+    parcellation : Parcellation, optional
+        The regions, in order.
     mean : (R, R) array, optional
         Mean FC over `n_in_mean` participants.
+    n_in_mean : int
+        Number of participants in the mean.
     left_out : DataFrame
         Columns reason and participants: how many were left out, and why.
+    volumes : str
+        Lengths of the time series, in words.
+    pretrained_on : str
+        Whether encoders were trained on the cohort, in words.
+    simulated : bool
+        Whether the participants are simulated.
     """
 
     label: str
@@ -68,51 +84,71 @@ class CohortFacts:
         default_factory=lambda: pd.DataFrame({"reason": [], "participants": []})
     )
     volumes: str = "not known"
-    pretrained_on: str = ""  # whether encoders were trained on it, in words
+    pretrained_on: str = ""
     simulated: bool = False
 
     @property
     def order(self) -> OrderCheck | None:
         """Whether networks show in the mean as the declared region order says."""
-        return (
-            None
-            if self.mean is None or self.parcellation is None
-            else check_order(self.mean, self.parcellation)
-        )
+        if self.mean is None or self.parcellation is None:
+            return None
+        return check_order(self.mean, self.parcellation)
 
     def numbers(self, column: str) -> np.ndarray:
         """The finite values of a column, empty where there is no such column."""
-        values = pd.to_numeric(
-            self.participants.get(column, pd.Series(dtype=float)), errors="coerce"
-        ).to_numpy(float)
-        return values[np.isfinite(values)]
+        values = self.participants.get(column, pd.Series(dtype=float))
+        numbers = pd.to_numeric(values, errors="coerce").to_numpy(float)
+        return numbers[np.isfinite(numbers)]
 
     def counts(self, column: str) -> pd.Series:
-        """How many participants have each value of a column, the most frequent first; rare values are "other"."""
+        """Participants per value of a column, most first; rare values are "other"."""
         return shared_counts(self.participants.get(column, pd.Series(dtype=str)))
 
 
 @dataclass(frozen=True)
-class EncoderRun:
-    """A trained encoder: its loss, and what `nerve.interpret.pretraining.describe_run` found."""
+class EncoderRun:  # numpydoc ignore=PR02
+    """A trained encoder: its loss, and what `nerve.interpret.pretraining.describe_run` wrote.
+
+    Parameters
+    ----------
+    label : str
+        What figures call it.
+    history : DataFrame
+        Loss by epoch.
+    settings : mapping
+        Its parameters, by name.
+    parameters : int
+        Number of trainable parameters; 0 where it is not known.
+    seconds : float
+        Time of training.
+    example : mapping
+        Arrays original, masked, reconstructed and group_of.
+    errors : mapping
+        What reconstruction.json holds.
+    masked_error : float
+        Error as a share of the group mean's, as the model itself says where `errors` are missing.
+    interpretation : mapping
+        Name → table of its maps.
+    """
 
     label: str
     history: pd.DataFrame
     settings: Mapping[str, Any] = field(default_factory=dict)
     parameters: int = 0
     seconds: float = float("nan")
-    example: Mapping[str, np.ndarray] = field(
-        default_factory=dict
-    )  # original, masked, reconstructed, group_of
+    example: Mapping[str, np.ndarray] = field(default_factory=dict)
     errors: Mapping[str, Any] = field(default_factory=dict)
-    masked_error: float = float("nan")  # as the model itself says, where errors are not known
+    masked_error: float = float("nan")
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def error_ratio(self) -> float:
         """Error of masked patches as a share of the group mean's, NaN where it is not known."""
-        model, mean = self.errors.get("model"), self.errors.get("group_mean")
-        return float(model) / float(mean) if model is not None and mean else self.masked_error
+        model = self.errors.get("model")
+        group_mean = self.errors.get("group_mean")
+        if model is None or not group_mean:
+            return self.masked_error
+        return float(model) / float(group_mean)
 
     @property
     def doubt(self) -> str:
@@ -121,24 +157,31 @@ class EncoderRun:
 
 
 @dataclass(frozen=True)
-class ReportData:
+class ReportData:  # numpydoc ignore=PR02
     """Everything that figures and the page read; what is missing is empty.
 
     Parameters
     ----------
-    about : dict
+    title : str
+        Heading of the page.
+    about : mapping
         protocol.json: title, kind, layout, the protocol of each cohort, versions, fingerprints.
-    rows, predictions, scores, comparisons, nulls, curves : DataFrame
-        The tables of the results folder, with the `line` of each row; no participants. `scores` are those of real
-        rows, `null_scores` those of models with permuted networks.
+    rows, predictions, scores, null_scores, comparisons, nulls, curves : DataFrame
+        The tables of the results folder, with the `line` of each row, and no participants. A line
+        is a row of the printed tables: rows that differ only in their seed share it. `scores` are
+        those of real rows, `null_scores` those of models with permuted networks.
     runs : DataFrame
-        id, kind, line, cohort, run, status, seconds, reason.
+        Columns id, kind, line, cohort, run, status, seconds, reason.
+    cohorts : mapping
+        Name → facts of the cohort.
+    encoders : sequence of EncoderRun
+        Encoders that were trained or given.
     likeness : mapping
         (model, cohort) → how like the model's training cohort the cohort is.
     checks : DataFrame
         What `nerve check` said: check, value, verdict, detail.
     interpretation : mapping
-        Name → table, of the whole experiment.
+        Name → table, of all encoders of the experiment together.
     parcellation : Parcellation, optional
         The regions that everything is in, where no cohort says so.
     methods_text, warnings, notices : sequences of str
@@ -166,25 +209,47 @@ class ReportData:
     notices: Sequence[str] = ()
 
     @classmethod
-    def of(cls, found: Results, **more: Any) -> ReportData:
-        """What a page shows of results."""
-        line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
-        tables = {
-            name: getattr(found, name) for name in ("predictions", "scores", "nulls", "curves")
+    def from_results(cls, results: Results, **parts: Any) -> ReportData:
+        """What a page shows of results.
+
+        Parameters
+        ----------
+        results : Results
+            What was predicted.
+        **parts
+            Further fields of `ReportData`.
+
+        Returns
+        -------
+        ReportData
+            The tables without participants, and what cohorts.tsv says of each cohort.
+        """
+        rows = results.rows
+        line_of = dict(zip(rows["row"], rows["line"], strict=True))
+
+        def with_lines(table: pd.DataFrame) -> pd.DataFrame:
+            return table.assign(line=table.get("row", pd.Series(dtype=str)).map(line_of))
+
+        predictions = with_lines(results.predictions)
+        scores = with_lines(results.scores)
+        null_lines = rows.loc[rows["kind"] == NULL, "line"]
+        is_null = scores["line"].isin(null_lines)
+        cohorts = {
+            str(row.cohort): _facts_of_row(row) for row in results.cohorts.itertuples(index=False)
         }
-        for name, table in tables.items():
-            tables[name] = table.assign(line=table.get("row", pd.Series(dtype=str)).map(line_of))
-        scores = tables.pop("scores")
-        permuted = scores["line"].isin(found.rows.loc[found.rows["kind"] == NULL, "line"])
-        tables |= {
-            "scores": scores[~permuted],
-            "null_scores": scores[permuted],
-            "comparisons": found.comparisons,
-        }
-        tables["predictions"] = tables["predictions"].drop(columns="participant", errors="ignore")
-        facts = {str(row.cohort): _known(row) for row in found.cohorts.itertuples(index=False)}
-        title = str(found.about.get("title") or "Results")
-        return cls(title, found.about, found.rows, cohorts=facts, **tables, **more)
+        return cls(
+            title=str(results.about.get("title") or "Results"),
+            about=results.about,
+            rows=rows,
+            predictions=predictions.drop(columns="participant", errors="ignore"),
+            scores=scores[~is_null],
+            null_scores=scores[is_null],
+            comparisons=results.comparisons,
+            nulls=with_lines(results.nulls),
+            curves=with_lines(results.curves),
+            cohorts=cohorts,
+            **parts,
+        )
 
     @property
     def is_run(self) -> bool:
@@ -193,25 +258,23 @@ class ReportData:
 
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
-        """(cohort, target) as they were asked for; a column of three or more classes, then each of them."""
-        asked = []
+        """(cohort, target) in the order asked for; classes follow a target that has several."""
+        columns = []
         for cohort, protocol in self.about.get("protocols", {}).items():
+            targets = self.about["participants"][cohort]["targets"]
             for target in protocol["targets"]:
-                classes = (
-                    self.about["participants"][cohort]["targets"].get(target, {}).get("classes")
-                    or []
-                )
-                each = [class_target(target, one) for one in classes] if len(classes) > 2 else []
-                asked += [(cohort, one) for one in (target, *each)]
-        if not asked and len(self.scores):
-            return list(
-                dict.fromkeys(zip(self.scores["cohort"], self.scores["target"], strict=True))
-            )
-        return asked
+                columns.append((cohort, target))
+                classes = targets.get(target, {}).get("classes") or []
+                if len(classes) > 2:
+                    columns += [(cohort, class_target(target, name)) for name in classes]
+        if not columns and len(self.scores):
+            places = zip(self.scores["cohort"], self.scores["target"], strict=True)
+            return list(dict.fromkeys(places))
+        return columns
 
     @cached_property
     def lines(self) -> pd.DataFrame:
-        """One row per line, in order, indexed by its id; models with permuted networks are left out."""
+        """One row per line, in order, indexed by its id; without models of permuted networks."""
         lines = lines_of(self.rows)
         return lines[lines["kind"] != NULL]
 
@@ -222,7 +285,7 @@ class ReportData:
 
     @cached_property
     def contenders(self) -> list[str]:
-        """Lines that are compared with each other; the others stand apart."""
+        """Lines that are compared with each other; the others are references."""
         return contenders(self.rows)
 
     @cached_property
@@ -230,7 +293,7 @@ class ReportData:
         return {row.line: row for row in rows_of(lines_of(self.rows))}
 
     def label(self, line: str) -> str:
-        """What figures and sentences call a line: with preset and settings, the first few of them."""
+        """What figures and sentences call a line: with its preset and its first few settings."""
         return self._labels[line]
 
     @cached_property
@@ -252,20 +315,18 @@ class ReportData:
     @cached_property
     def _names(self) -> dict[str, str]:
         rows = self._rows.values()
-        names = [(short_name(row), row.variant) for row in rows]
-        alone = {row.line: names.count((short_name(row), row.variant)) == 1 for row in rows}
-        return {
-            row.line: short_name(row) if alone[row.line] else self._labels[row.line] for row in rows
-        }
+        used = Counter((short_name(row), row.variant) for row in rows)
+        names = {}
+        for row in rows:
+            name = short_name(row)
+            names[row.line] = name if used[name, row.variant] == 1 else self._labels[row.line]
+        return names
 
     def column_name(self, cohort: str, target: str) -> str:
         """What figures call a cohort's target."""
-        shown = self.target_label(cohort, target)
-        return (
-            f"{self.cohort_label(cohort)}: {shown}"
-            if len({c for c, _ in self.columns}) > 1
-            else shown
-        )
+        name = self.target_label(cohort, target)
+        cohorts = {cohort for cohort, _ in self.columns}
+        return f"{self.cohort_label(cohort)}: {name}" if len(cohorts) > 1 else name
 
     def cohort_label(self, cohort: str) -> str:
         """What tables call a cohort."""
@@ -273,36 +334,59 @@ class ReportData:
 
     def target_label(self, cohort: str, target: str) -> str:
         """What tables call a target."""
-        return str((self.about.get("target_labels", {}).get(cohort) or {}).get(target, target))
+        labels = self.about.get("target_labels", {}).get(cohort) or {}
+        return str(labels.get(target, target))
 
-    def labelled(self, table: pd.DataFrame, **lines: str) -> pd.DataFrame:
-        """Cohort and target of each row of a table, and the lines in these columns, as tables call them."""
-        places = zip(table["cohort"], table["target"], strict=True)
-        names = [
-            (self.cohort_label(cohort), self.target_label(cohort, target))
-            for cohort, target in places
-        ]
-        labels = {name: table[column].map(self.label) for name, column in lines.items()}
-        return pd.DataFrame(names, index=table.index, columns=["cohort", "target"]).assign(**labels)
+    def labelled(self, table: pd.DataFrame, **line_columns: str) -> pd.DataFrame:
+        """Columns that name the rows of a table, as tables call them.
 
-    def interpreted(self, name: str, otherwise: str) -> list[tuple[str, pd.DataFrame]]:
-        """The tables interpretation/`name`.tsv, each with whose it is ("" for the whole); without any, a sentence."""
-        found = [
-            (label, tables[name])
-            for label, tables in self.interpretations
-            if len(tables.get(name, ()))
+        Parameters
+        ----------
+        table : DataFrame
+            With columns cohort and target.
+        **line_columns
+            New column = column of `table` that holds lines.
+
+        Returns
+        -------
+        DataFrame
+            Columns cohort, target and the new ones.
+        """
+        places = list(zip(table["cohort"], table["target"], strict=True))
+        names = pd.DataFrame(index=table.index)
+        names["cohort"] = [self.cohort_label(cohort) for cohort, _ in places]
+        names["target"] = [self.target_label(cohort, target) for cohort, target in places]
+        for name, column in line_columns.items():
+            names[name] = table[column].map(self.label)
+        return names
+
+    def interpreted(self, name: str, nothing: str) -> list[tuple[str, pd.DataFrame]]:
+        """The tables interpretation/NAME.tsv of the experiment and of its encoders.
+
+        Parameters
+        ----------
+        name : str
+            Such as "importance".
+        nothing : str
+            Sentence of the error where there are none.
+
+        Returns
+        -------
+        list of (str, DataFrame)
+            Each with the label of its encoder; "" for the experiment.
+        """
+        tables = [
+            (label, maps[name]) for label, maps in self.interpretations if len(maps.get(name, ()))
         ]
-        if not found:
-            raise NothingToDraw(otherwise)
-        return found
+        if not tables:
+            raise NothingToDraw(nothing)
+        return tables
 
     @property
     def interpretations(self) -> list[tuple[str, Mapping[str, pd.DataFrame]]]:
-        """What interpretation left, of the experiment ("") and of each encoder."""
-        return [
-            ("", self.interpretation),
-            *((one.label, one.interpretation) for one in self.encoders),
-        ]
+        """The maps of the experiment (labelled "") and of each encoder."""
+        of_encoders = [(encoder.label, encoder.interpretation) for encoder in self.encoders]
+        return [("", self.interpretation), *of_encoders]
 
     @cached_property
     def mean_scores(self) -> pd.DataFrame:
@@ -326,79 +410,97 @@ class ReportData:
         """(cohort, line) → the substitute that the method had to make there."""
         if "adapted" not in self.scores:
             return {}
-        told = self.scores[self.scores["adapted"].fillna("") != ""]
-        return dict(
-            zip(zip(told["cohort"], told["line"], strict=True), told["adapted"], strict=True)
-        )
+        adapted = self.scores[self.scores["adapted"].fillna("") != ""]
+        places = zip(adapted["cohort"], adapted["line"], strict=True)
+        return dict(zip(places, adapted["adapted"], strict=True))
 
     @cached_property
     def failed(self) -> set[tuple[str, str]]:
-        """(cohort, line) of runs that ended with an error; the cohort is empty for an encoder that serves them all."""
+        """(cohort, line) of failed runs; an encoder that serves all cohorts has the cohort ""."""
         if self.runs.empty:
             return set()
-        ended = self.runs[self.runs["status"] == "failed"]
-        return set(zip(ended["cohort"].fillna(""), ended["line"], strict=True))
+        failed = self.runs[self.runs["status"] == "failed"]
+        return set(zip(failed["cohort"].fillna(""), failed["line"], strict=True))
 
     def r(self, cohort: str, target: str, line: str) -> float:
         """Pearson's r of a line, NaN where it has none."""
         return float(self.by_place.get((cohort, target, line), {}).get("r", np.nan))
 
-    def best(self, cohort: str, target: str, among: Collection[str]) -> str | None:
+    def best_line(self, cohort: str, target: str, among: Collection[str]) -> str | None:
         """The line with the highest r, None where none has any."""
-        known = {line: r for line in among if np.isfinite(r := self.r(cohort, target, line))}
-        return max(known, key=known.__getitem__, default=None)
+        r_of = {line: self.r(cohort, target, line) for line in among}
+        known = [line for line in r_of if np.isfinite(r_of[line])]
+        return max(known, key=r_of.__getitem__, default=None)
 
 
-def at(table: pd.DataFrame, cohort: str, target: str) -> pd.DataFrame:
+def rows_at(table: pd.DataFrame, cohort: str, target: str) -> pd.DataFrame:
     """The rows of a table that are of one cohort and target."""
-    return table[(table["cohort"] == cohort) & (table["target"] == target)] if len(table) else table
+    if table.empty:
+        return table
+    return table[(table["cohort"] == cohort) & (table["target"] == target)]
 
 
 def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFacts:
-    """What a page may show of a cohort, its names as `known`; matrices are read a few at a time."""
-    rows = np.unique(np.linspace(0, len(cohort) - 1, min(len(cohort), MOST_MATRICES)).astype(int))
-    total, finite = np.zeros((2, cohort.n_regions, cohort.n_regions))
-    for some in np.array_split(rows, len(rows) // 64 + 1):
-        chunk = cohort.inputs("fc", some).astype(float)
-        total += np.nansum(chunk, axis=0)
-        finite += np.isfinite(chunk).sum(axis=0)
-    lengths = None if cohort.timeseries is None else cohort.timeseries.lengths
+    """What a page may show of a cohort; matrices are read a few at a time.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The participants.
+    known : CohortFacts, optional
+        What results say of it: label, whether encoders were trained on it, whether it is simulated.
+
+    Returns
+    -------
+    CohortFacts
+        Without ids and paths.
+    """
+    n_in_mean = min(len(cohort), _MOST_MATRICES)
+    rows = np.unique(np.linspace(0, len(cohort) - 1, n_in_mean).astype(int))
+    total = np.zeros((cohort.n_regions, cohort.n_regions))
+    n_finite = np.zeros((cohort.n_regions, cohort.n_regions))
+    for chunk in np.array_split(rows, len(rows) // 64 + 1):
+        fc = cohort.inputs("fc", chunk).astype(float)  # (k, R, R)
+        total += np.nansum(fc, axis=0)
+        n_finite += np.isfinite(fc).sum(axis=0)
+    volumes = "none"
+    if cohort.timeseries is not None:
+        lengths = cohort.timeseries.lengths
+        volumes = f"{lengths.min()} to {lengths.max()} volumes"
     return replace(
         known or CohortFacts(cohort.name, len(cohort)),
         n=len(cohort),
         participants=cohort.participants.drop(columns="participant_id"),
         parcellation=cohort.parcellation,
-        mean=total / np.where(finite > 0, finite, np.nan),
+        mean=total / np.where(n_finite > 0, n_finite, np.nan),
         n_in_mean=len(rows),
         left_out=_left_out(cohort),
-        volumes="none" if lengths is None else f"{lengths.min()} to {lengths.max()} volumes",
+        volumes=volumes,
     )
 
 
 def ids_of(cohort: Cohort) -> set[str]:
     """Every id that a text about a cohort may hold: of participants, and of those left out."""
-    return {
-        str(one)
-        for table in (cohort.participants, cohort.exclusions)
-        for one in table["participant_id"]
-    }
+    ids = {str(name) for name in cohort.participants["participant_id"]}
+    return ids | {str(name) for name in cohort.exclusions["participant_id"]}
 
 
 def _left_out(cohort: Cohort) -> pd.DataFrame:
-    """How many were left out for each reason, without what belongs to one participant (what stands before a colon)."""
-    reasons = (
-        cohort.exclusions["reason"]
-        .astype(str)
-        .map(lambda reason: reason.rpartition(": ")[2] or reason)
-    )
-    clean = Identifiers(ids_of(cohort)).removed_from
-    counts = reasons.map({one: clean(one) for one in reasons.unique()}).value_counts()
+    """How many were left out for each reason."""
+    # What stands before a colon belongs to one participant.
+    reasons = cohort.exclusions["reason"].astype(str)
+    general = reasons.map(lambda reason: reason.rpartition(": ")[2] or reason)
+    identifiers = Identifiers(ids_of(cohort))
+    without_ids = {reason: identifiers.removed_from(reason) for reason in general.unique()}
+    counts = general.map(without_ids).value_counts()
     return pd.DataFrame({"reason": counts.index, "participants": counts.to_numpy()})
 
 
-def _known(row: Any) -> CohortFacts:
-    """What cohorts.tsv says of a cohort."""
-    label = str(row.label or row.cohort)
+def _facts_of_row(row: Any) -> CohortFacts:
+    """What a row of cohorts.tsv says of a cohort."""
     return CohortFacts(
-        label, int(row.n), pretrained_on=str(row.pretrained_on), simulated=bool(row.simulated)
+        label=str(row.label or row.cohort),
+        n=int(row.n),
+        pretrained_on=str(row.pretrained_on),
+        simulated=bool(row.simulated),
     )

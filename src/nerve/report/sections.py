@@ -1,4 +1,4 @@
-"""What stands in each section of the page, as plain values that the template prints (and escapes)."""
+"""What each section of the page holds, as plain values that the template prints (and escapes)."""
 
 from __future__ import annotations
 
@@ -14,75 +14,126 @@ import pandas as pd
 from nerve._utils.progress import progress_bar
 from nerve.evaluation.rows import rows_of, setting_words
 from nerve.report import figures
-from nerve.report.figures import Drawn, NothingToDraw
+from nerve.report.figures import DrawnFigure, NothingToDraw
 from nerve.report.report_data import CohortFacts, ReportData
 from nerve.report.tables import ResultsTable, extended_table, paper_table
 
 log = logging.getLogger("nerve.report")
-MOST_ROWS = 400  # of a table on the page; its file has all
 BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
-LONG = 12  # rows beyond which a table is folded
-
-
-class Table:
-    """A DataFrame as text: its header, and in each row (what is shown, what the column is sorted by)."""
-
-    def __init__(self, frame: pd.DataFrame, title: str, whole: str = "", digits: int = 3) -> None:
-        cut = len(frame) > MOST_ROWS
-        self.title = f"{title} (the first {MOST_ROWS:,} of {len(frame):,} rows)" if cut else title
-        self.note = f"The whole table is {whole}." if cut and whole else ""
-        self.header = [str(name) for name in frame.columns]
-        self.rows = [
-            [_cell(value, digits) for value in row]
-            for row in frame.head(MOST_ROWS).itertuples(index=False)
-        ]
-        self.folded = len(self.rows) > LONG  # closed at first
-        keys = [
-            [row[i][1] for row in self.rows if row[i][1] != ""] for i in range(len(self.header))
-        ]
-        self.numeric = [
-            bool(some) and all(isinstance(key, float) for key in some) for some in keys
-        ]  # set as numbers
+_MOST_ROWS = 400  # of a table on the page; its file has all
+_LONG = 12  # rows beyond which a table is folded
+_RUN_KINDS = {
+    "encode": "encode: an encoder is trained and its features are computed",
+    "probe": "probe: targets are predicted from features",
+    "train": "train: a network is trained on a target",
+}
 
 
 @dataclass
-class Section:
-    """A part of the page."""
+class Section:  # numpydoc ignore=PR02
+    """A part of the page.
+
+    Parameters
+    ----------
+    anchor : str
+        Its id on the page.
+    title : str
+        Its heading.
+    figures : list of DrawnFigure
+        Those that could be drawn.
+    tables : list of Table
+        Those that have rows.
+    missing : list of str
+        Sentences on what is not shown.
+    paper : ResultsTable, optional
+        The paper's table, in the section of predictions.
+    """
 
     anchor: str
     title: str
-    figures: list[Drawn]
+    figures: list[DrawnFigure]
     tables: list[Table]
-    missing: list[str]  # sentences on what is not shown
+    missing: list[str]
     paper: ResultsTable | None
 
 
-def figures_of(section: str, results: ReportData) -> tuple[list[Drawn], list[str]]:
+class Table:
+    """A DataFrame as text.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        What is shown, up to 400 rows of it.
+    title : str
+        Caption.
+    file : str
+        Where all rows are.
+    digits : int
+        Decimals of numbers that are not integers.
+    note : str
+        A sentence below the table.
+
+    Attributes
+    ----------
+    header : list of str
+        Names of the columns.
+    rows : list of list of (str, key)
+        In each cell what is shown, and what the column is sorted by.
+    numeric : list of bool
+        Whether a column is set as numbers.
+    folded : bool
+        Whether the table is closed at first.
+    """
+
+    def __init__(
+        self, frame: pd.DataFrame, title: str, file: str = "", digits: int = 3, note: str = ""
+    ) -> None:
+        self.title = title
+        self.note = note
+        if len(frame) > _MOST_ROWS:
+            self.title = f"{title} (the first {_MOST_ROWS:,} of {len(frame):,} rows)"
+            if file:
+                self.note = f"{note} The whole table is {file}.".strip()
+        self.header = [str(name) for name in frame.columns]
+        shown = frame.head(_MOST_ROWS).itertuples(index=False)
+        self.rows = [[_cell(value, digits) for value in row] for row in shown]
+        self.folded = len(self.rows) > _LONG
+        self.numeric = []
+        for column in range(len(self.header)):
+            keys = [row[column][1] for row in self.rows if row[column][1] != ""]
+            self.numeric.append(bool(keys) and all(isinstance(key, float) for key in keys))
+
+
+def make_sections(results: ReportData) -> list[Section]:
+    """The sections after the methods."""
+    sections = []
+    items = progress_bar(SECTIONS.items(), label="writing the report", unit="sections")
+    for name, (title, make_tables) in items:
+        drawn, missing = draw_figures(name, results)
+        make_list = partial(_tables_with_rows, make_tables, results)
+        tables = _attempt("tables of this section", make_list, missing) or []
+        paper = None
+        if name == "prediction":
+            paper = _attempt("table", partial(paper_table, results), missing)
+        sections.append(Section(name, title, drawn, tables, missing, paper))
+    _shrink_to_budget([figure for section in sections for figure in section.figures])
+    return sections
+
+
+def draw_figures(section: str, results: ReportData) -> tuple[list[DrawnFigure], list[str]]:
     """The figures of a section that can be drawn, and a sentence for each that cannot."""
     missing: list[str] = []
-    names = figures.SECTIONS.get(section, ())
-    made = [
-        _attempt(f"figure {name}", partial(figures.drawn, name, results), missing) for name in names
-    ]
-    return [figure for figure in made if figure is not None], list(dict.fromkeys(missing))
-
-
-def _attempt(what: str, make: Callable[[], Any], missing: list[str]) -> Any:
-    """A part of the page, or a sentence in `missing`: what is wrong with one part must not cost the reader the rest."""
-    try:
-        return make()
-    except NothingToDraw as reason:
-        missing.append(str(reason))
-    except Exception as fault:
-        log.exception("The %s could not be made", what)
-        missing.append(
-            f"The {what} could not be made ({type(fault).__name__}): please report this."
-        )
-    return None
+    drawn = []
+    for name in figures.SECTIONS.get(section, ()):
+        draw = partial(figures.draw_with_caption, name, results)
+        figure = _attempt(f"figure {name}", draw, missing)
+        if figure is not None:
+            drawn.append(figure)
+    return drawn, list(dict.fromkeys(missing))
 
 
 def cohort_tables(results: ReportData) -> Iterator[Table]:
-    """One row per cohort; how many were left out, and why; what was checked before anything was computed."""
+    """One row per cohort; how many were left out, and why; what was checked beforehand."""
     cohorts = results.cohorts.values()
     frame = pd.DataFrame([_cohort_row(facts) for facts in cohorts]).replace("", np.nan)
     yield Table(frame.dropna(axis=1, how="all").fillna("not known"), "Cohorts")
@@ -93,75 +144,49 @@ def cohort_tables(results: ReportData) -> Iterator[Table]:
         frame = pd.concat(left_out, ignore_index=True)[["cohort", "participants", "reason"]]
         yield Table(frame, "Participants left out, and why")
     if len(results.checks):
-        doubts = int(results.checks["verdict"].isin(["warning", "not usable"]).sum())
-        said = f"{doubts} warning{'s' * (doubts > 1)}" if doubts else "nothing in doubt"
-        yield Table(results.checks, f"Checks of the cohort, {said}")
-
-
-def _cohort_row(facts: CohortFacts) -> dict[str, Any]:
-    age, motion, order, site = (
-        facts.numbers("age"),
-        facts.numbers("mean_fd"),
-        facts.order,
-        facts.counts("site"),
-    )
-    known = len(facts.participants)
-    spread = (
-        f"{age.mean():.1f} ± {age.std():.1f} ({age.min():.1f}–{age.max():.1f})" if len(age) else ""
-    )
-    return {
-        "cohort": facts.label + (" (simulated)" if facts.simulated else ""),
-        "participants": facts.n,
-        "left out": int(facts.left_out["participants"].sum()) if known else "",
-        "age, mean ± SD (range), years": spread,
-        "sex": ", ".join(
-            f"{level} {count}" for level, count in facts.counts("sex").head(4).items()
-        ),
-        "sites": len(site) if "site" in facts.participants else "",
-        "mean FD, median (largest), mm": f"{np.median(motion):.2f} ({motion.max():.2f})"
-        if len(motion)
-        else "",
-        "time series": facts.volumes if known else "",
-        "regions in order": "" if order is None else ("yes" if order.plausible else "in doubt"),
-        "used in pretraining": facts.pretrained_on,
-    }
+        n_doubts = int(results.checks["verdict"].isin(["warning", "not usable"]).sum())
+        verdict = "nothing in doubt"
+        if n_doubts:
+            verdict = f"{n_doubts} warning" if n_doubts == 1 else f"{n_doubts} warnings"
+        yield Table(results.checks, f"Checks of the cohort, {verdict}")
 
 
 def encoder_tables(results: ReportData) -> Iterator[Table]:
     """One row per encoder; reference rows are computed, not trained."""
-    rows = [
-        {
-            "encoder": one.label,
-            "trainable parameters": one.parameters or np.nan,
-            "epochs": one.history["epoch"].iloc[-1],
-            "best held-out loss": one.history.get("validation_loss", pd.Series(dtype=float)).min(),
-            "minutes": one.seconds / 60,
-            "error, as a share of the group mean's": one.error_ratio,
-        }
-        for one in results.encoders
-        if len(one.history)
-    ]
+    rows = []
+    for encoder in results.encoders:
+        history = encoder.history
+        if history.empty:
+            continue
+        held_out_loss = history.get("validation_loss", pd.Series(dtype=float))
+        rows.append(
+            {
+                "encoder": encoder.label,
+                "trainable parameters": encoder.parameters or np.nan,
+                "epochs": history["epoch"].iloc[-1],
+                "best held-out loss": held_out_loss.min(),
+                "minutes": encoder.seconds / 60,
+                "error, as a share of the group mean's": encoder.error_ratio,
+            }
+        )
     yield Table(pd.DataFrame(rows).dropna(axis=1, how="all"), "Encoders", digits=4)
 
 
 def score_tables(results: ReportData) -> Iterator[Table]:
-    """What each line is, and everything a reviewer asks for."""
+    """What each row is, and everything a reviewer asks for."""
     if len(results.lines):
         yield Table(row_table(results), "Rows: what was compared", "rows.tsv")
     if len(results.scores):
-        yield Table(
-            extended_table(results),
-            "All scores, with intervals, R², MAE and p",
-            "tables/extended.tsv",
-        )
+        title = "All scores, with intervals, R², MAE and p"
+        yield Table(extended_table(results), title, "tables/extended.tsv")
 
 
 def row_table(results: ReportData) -> pd.DataFrame:
-    """One row per line: method, preset, every setting that differs from it, and whom it had seen where."""
-    found = []
+    """One row per line: method, preset, settings that differ from it, and whom it had seen."""
+    records = []
     for row in rows_of(results.lines):
         seeds = results.rows.loc[results.rows["line"] == row.line, "seed"]
-        found.append(
+        records.append(
             {
                 "row": results.name(row.line),
                 "method": row.title or row.method,
@@ -171,76 +196,55 @@ def row_table(results: ReportData) -> pd.DataFrame:
                 "numbers per participant": row.width or np.nan,
                 "seeds": ", ".join(map(str, dict.fromkeys(seeds))),
                 "trained on": row.trained_on,
-                "pretraining": row.scope,
+                "scope of pretraining": row.scope,
             }
         )
-    return (
-        pd.DataFrame(found)
-        .replace("", np.nan)
-        .dropna(axis=1, how="all")
-        .fillna({"preset": "", "trained on": ""})
-    )
+    table = pd.DataFrame(records).replace("", np.nan).dropna(axis=1, how="all")
+    return table.fillna({"preset": "", "trained on": ""})
 
 
 def comparison_tables(results: ReportData) -> Iterator[Table]:
     """The paired comparisons: best two first, then references against the best method."""
     table = results.comparisons
-    if len(table):
-        names = ["the best two", "reference", "methods"]
-        pair = np.select([table["best_two"], table["among"] == "reference"], names[:2], names[2])
-        frame = results.labelled(table, method="line_a", against="line_b").assign(
-            pair=pd.Categorical(pair, names)
-        )
-        kept = ["metric", "difference", "difference_low", "difference_high", "p", "q", "n"]
-        yield Table(
-            frame.join(table[kept]).sort_values("pair", kind="stable"), "Paired comparisons"
-        )
+    if table.empty:
+        return
+    names = ["the best two", "reference", "methods"]
+    is_reference = table["among"] == "reference"
+    pair = np.select([table["best_two"], is_reference], names[:2], names[2])
+    frame = results.labelled(table, method="line_a", against="line_b")
+    frame["pair"] = pd.Categorical(pair, names)
+    numbers = ["metric", "difference", "difference_low", "difference_high", "p", "q", "n"]
+    frame = frame.join(table[numbers]).sort_values("pair", kind="stable")
+    yield Table(frame, "Paired comparisons")
 
 
 def interpretation_tables(results: ReportData) -> Iterator[Table]:
-    """Every table that interpretation left, of the experiment and of its encoders."""
+    """Every table of maps, of the experiment and of its encoders."""
     for label, tables in results.interpretations:
         for name, frame in tables.items():
-            title = ", ".join(filter(None, [label, name.replace("_", " ")]))
+            words = name.replace("_", " ")
+            title = f"{label}, {words}" if label else words
             yield Table(frame, title, f"interpretation/{name}.tsv")
 
 
 def provenance_tables(results: ReportData) -> Iterator[Table]:
     """Versions, fingerprints and seeds; runs and how they ended."""
     about = results.about
-    known = {
-        **about.get("versions", {}),
-        **{
-            f"data of {results.cohort_label(name)}": mark
-            for name, mark in about.get("data", {}).items()
-        },
-        **{name: about.get(name) for name in ("code", "id")},
-        "seeds": ", ".join(map(str, about.get("seeds", ()))),
-    }
-    rows = [(str(name), str(value)) for name, value in known.items() if value]
+    facts = dict(about.get("versions", {}))
+    for name, fingerprint in about.get("data", {}).items():
+        facts[f"data of {results.cohort_label(name)}"] = fingerprint
+    facts["code"] = about.get("code")
+    facts["id"] = about.get("id")
+    facts["seeds"] = ", ".join(map(str, about.get("seeds", ())))
+    rows = [(str(name), str(value)) for name, value in facts.items() if value]
     frame = pd.DataFrame(rows, columns=["what", "version or fingerprint"])
     yield Table(frame, "Versions, data and seeds")
-    shown = [
-        name
-        for name in ("run", "status", "seconds", "reason", "id")
-        if name in results.runs.columns
-    ]
-    yield Table(results.runs[shown], "Runs", "runs.tsv", digits=1)
-
-
-def _cell(value: Any, digits: int) -> tuple[str, float | str]:
-    """What is shown, and what the column is sorted by."""
-    if value is None or (isinstance(value, float) and not np.isfinite(value)):
-        return "–", ""
-    if isinstance(value, bool):
-        return "yes" if value else "no", float(value)
-    if isinstance(value, float) and not (value.is_integer() and abs(value) >= 1):
-        return f"{value:.{digits}f}", value
-    return (
-        (f"{value:,.0f}", float(value))
-        if isinstance(value, (int, float))
-        else (str(value), str(value)[:200])
-    )
+    runs = results.runs
+    columns = [name for name in ("run", "status", "seconds", "reason", "id") if name in runs]
+    kinds = set(runs.get("kind", ()))
+    words = [meaning for kind, meaning in _RUN_KINDS.items() if kind in kinds]
+    note = f"{'; '.join(words)}." if words else ""
+    yield Table(runs[columns], "Runs", "runs.tsv", digits=1, note=note)
 
 
 SECTIONS: dict[str, tuple[str, Callable[[ReportData], Iterator[Table]]]] = {
@@ -253,29 +257,71 @@ SECTIONS: dict[str, tuple[str, Callable[[ReportData], Iterator[Table]]]] = {
 }
 
 
-def sections(results: ReportData) -> list[Section]:
-    """The sections after the methods."""
-    made = []
-    for name, (title, make) in progress_bar(
-        SECTIONS.items(), label="writing the report", unit="sections"
-    ):
-        drawn, missing = figures_of(name, results)
-        tables = _attempt("tables of this section", lambda: list(make(results)), missing) or []  # noqa: B023
-        paper = (
-            _attempt("table", partial(paper_table, results), missing)
-            if name == "prediction"
-            else None
-        )
-        made.append(
-            Section(name, title, drawn, [table for table in tables if table.rows], missing, paper)
-        )
-    _within_budget([figure for section in made for figure in section.figures])
-    return made
+def _tables_with_rows(
+    make_tables: Callable[[ReportData], Iterator[Table]], results: ReportData
+) -> list[Table]:
+    return [table for table in make_tables(results) if table.rows]
 
 
-def _within_budget(figures: list[Drawn]) -> None:
-    """The largest figures become images, coarser if need be, until all fit a page that can be mailed."""
+def _attempt(what: str, make: Callable[[], Any], missing: list[str]) -> Any:
+    """A part of the page, or None and a sentence in `missing`: one fault never costs the page."""
+    try:
+        return make()
+    except NothingToDraw as reason:
+        missing.append(str(reason))
+    except Exception as fault:
+        log.exception("The %s could not be made", what)
+        missing.append(
+            f"The {what} could not be made ({type(fault).__name__}): please report this."
+        )
+    return None
+
+
+def _cohort_row(facts: CohortFacts) -> dict[str, Any]:
+    """What the table of cohorts says of one; empty where it is not known."""
+    has_table = len(facts.participants) > 0
+    age = facts.numbers("age")
+    age_words = ""
+    if len(age):
+        age_words = f"{age.mean():.1f} ± {age.std():.1f} ({age.min():.1f}–{age.max():.1f})"
+    motion = facts.numbers("mean_fd")
+    motion_words = ""
+    if len(motion):
+        motion_words = f"{np.median(motion):.2f} ({motion.max():.2f})"
+    sexes = facts.counts("sex").head(4)
+    order_words = ""
+    if facts.order is not None:
+        order_words = "yes" if facts.order.plausible else "in doubt"
+    return {
+        "cohort": f"{facts.label} (simulated)" if facts.simulated else facts.label,
+        "participants": facts.n,
+        "left out": int(facts.left_out["participants"].sum()) if has_table else "",
+        "age, mean ± SD (range), years": age_words,
+        "sex": ", ".join(f"{level} {count}" for level, count in sexes.items()),
+        "sites": len(facts.counts("site")) if "site" in facts.participants else "",
+        "mean FD, median (largest), mm": motion_words,
+        "time series": facts.volumes if has_table else "",
+        "regions in order": order_words,
+        "used in pretraining": facts.pretrained_on,
+    }
+
+
+def _cell(value: Any, digits: int) -> tuple[str, float | str]:
+    """What is shown, and what the column is sorted by."""
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "–", ""
+    if isinstance(value, bool):
+        return ("yes" if value else "no"), float(value)
+    if isinstance(value, float) and not (value.is_integer() and abs(value) >= 1):
+        return f"{value:.{digits}f}", value
+    if isinstance(value, (int, float)):
+        return f"{value:,.0f}", float(value)
+    return str(value), str(value)[:200]
+
+
+def _shrink_to_budget(drawn: list[DrawnFigure]) -> None:
+    """Turn the largest figures into images, coarser if need be, until a page can be mailed."""
     for dpi in (120, 80, 50):
-        for figure in sorted(figures, key=lambda one: len(one.source), reverse=True):
-            if sum(len(one.source) for one in figures) > BUDGET:
+        for figure in sorted(drawn, key=lambda figure: len(figure.source), reverse=True):
+            if sum(len(other.source) for other in drawn) > BUDGET:
                 figure.shrink(dpi)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -24,17 +25,15 @@ def write_tables(folder: str | os.PathLike[str]) -> None:
     table = paper_table(results)
     if table is None:
         return
-    for ending, text in (
-        ("md", to_markdown(table)),
-        ("tex", to_latex(table)),
-        ("csv", to_csv(table)),
-    ):
-        write_text(Path(folder) / "tables" / f"table.{ending}", text)
-    write_tsv(Path(folder) / "tables" / "extended.tsv", extended_table(results))
+    tables = Path(folder) / "tables"
+    write_text(tables / "table.md", to_markdown(table))
+    write_text(tables / "table.tex", to_latex(table))
+    write_text(tables / "table.csv", to_csv(table))
+    write_tsv(tables / "extended.tsv", extended_table(results))
 
 
 def to_frame(table: ResultsTable) -> pd.DataFrame:
-    """Plain text cells, one column per (cohort, target); the marks are those of `PLAIN` and of the notes."""
+    """Plain text cells, one column per (cohort, target); marks as in `PLAIN` and the notes."""
     cells = [[cell.word or _plain(cell) for cell in row.cells] for row in table.rows]
     lead = pd.DataFrame([table.lead(row) for row in table.rows], columns=table.lead_header)
     frame = pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(table.headers))
@@ -44,14 +43,12 @@ def to_frame(table: ResultsTable) -> pd.DataFrame:
 def to_text(table: ResultsTable) -> str:
     """The table for a terminal or a log, as wide as it is, with what its marks mean."""
     legend = [] if table.signed else [PLAIN]
-    return (
-        printable("\n".join([table.title, to_frame(table).to_string(), *legend, *table.notes]))
-        + "\n"
-    )
+    lines = [table.title, to_frame(table).to_string(), *legend, *table.notes]
+    return printable("\n".join(lines)) + "\n"
 
 
 def to_csv(table: ResultsTable) -> str:
-    """One header line `cohort: target`, one line per method."""
+    """One header `cohort: target`, one row per method."""
     frame = to_frame(table)
     frame.columns = pd.Index([f"{cohort}: {target}" for cohort, target in table.headers])
     return guarded_table(frame.reset_index()).to_csv(index=False, lineterminator="\n")
@@ -61,48 +58,49 @@ def to_markdown(table: ResultsTable) -> str:
     """A table for a page on the web, with its notes."""
     header = [*table.lead_header, *(f"{cohort} {target}" for cohort, target in table.headers)]
     rule = ["---"] * len(table.lead_header) + [":-:"] * len(table.columns)
-    lines = [_bar(map(_escaped, header)), _bar(rule)]
+    lines = [_markdown_row(_escape_markdown(word) for word in header), _markdown_row(rule)]
     for row in table.rows:
-        lines.append(
-            _bar(
-                [
-                    *map(_escaped, table.lead(row)),
-                    *(cell.word or _markdown(cell) for cell in row.cells),
-                ]
-            )
-        )
-    title = f"**{_escaped(table.title)}**\n\n" if table.title else ""
-    return title + "\n".join(lines) + "\n\n" + "  \n".join(map(_escaped, table.notes)) + "\n"
+        lead = [_escape_markdown(word) for word in table.lead(row)]
+        cells = [cell.word or _markdown(cell) for cell in row.cells]
+        lines.append(_markdown_row([*lead, *cells]))
+    title = f"**{_escape_markdown(table.title)}**\n\n" if table.title else ""
+    notes = "  \n".join(_escape_markdown(note) for note in table.notes)
+    return title + "\n".join(lines) + "\n\n" + notes + "\n"
 
 
 def to_latex(table: ResultsTable) -> str:
     """A `table*` as in the paper: needs booktabs, adjustbox and xcolor with the option `table`."""
-    lead = len(table.lead_header)
-    width = lead + len(table.columns)
-    top = [r"\textbf{Dataset $\rightarrow$}"] + [""] * (lead - 1)
-    top += [
-        rf"\multicolumn{{{count}}}{{c}}{{\textbf{{{_tex(name)}}}}}" for name, count in table.cohorts
-    ]
-    ends = accumulate((count for _, count in table.cohorts), initial=lead)
+    n_lead = len(table.lead_header)
+    n_columns = n_lead + len(table.columns)
+    alignment = "l" * n_lead + "|" + "|".join("c" * count for _, count in table.cohorts)
+    # The first header row names cohorts over their columns, with a rule below each.
+    first = [r"\textbf{Dataset $\rightarrow$}"] + [""] * (n_lead - 1)
+    for name, count in table.cohorts:
+        first.append(rf"\multicolumn{{{count}}}{{c}}{{\textbf{{{_escape_latex(name)}}}}}")
+    ends = accumulate((count for _, count in table.cohorts), initial=n_lead)
     rules = [rf"\cmidrule(lr){{{start + 1}-{end}}}" for start, end in pairwise(ends)]
-    second = [rf"\textbf{{{_tex(word)} $\downarrow$}}" for word in table.lead_header]
-    second += [rf"\textit{{{_tex(target)}}}" for _, target in table.headers]
+    # The second one names targets.
+    second = [rf"\textbf{{{_escape_latex(word)} $\downarrow$}}" for word in table.lead_header]
+    second += [rf"\textit{{{_escape_latex(target)}}}" for _, target in table.headers]
+    notes = [
+        rf"\multicolumn{{{n_columns}}}{{l}}{{{_escape_latex(note)}}} \\" for note in table.notes
+    ]
     lines = [
         r"% needs \usepackage{booktabs,adjustbox} and \usepackage[table]{xcolor}",
         r"\providecolor{lightgray}{gray}{0.9}",
         r"\begin{table*}[!t]",
         r"\centering",
-        rf"\caption{{{_tex(table.title)}}}",
+        rf"\caption{{{_escape_latex(table.title)}}}",
         r"\begin{adjustbox}{width=1.0\textwidth}",
-        rf"\begin{{tabular}}{{{'l' * lead}|{'|'.join('c' * count for _, count in table.cohorts)}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
         r"\toprule",
-        " & ".join(top) + r" \\",
+        " & ".join(first) + r" \\",
         " ".join(rules),
         " & ".join(second) + r" \\",
         r"\midrule",
         *_latex_rows(table),
         r"\bottomrule",
-        *(rf"\multicolumn{{{width}}}{{l}}{{{_tex(note)}}} \\" for note in table.notes),
+        *notes,
         r"\end{tabular}",
         r"\end{adjustbox}",
         r"\end{table*}",
@@ -111,72 +109,87 @@ def to_latex(table: ResultsTable) -> str:
 
 
 def _latex_rows(table: ResultsTable) -> list[str]:
-    lines: list[str] = []
-    for before, row in zip([None, *table.rows], table.rows, strict=False):
-        if before is not None and before.block != row.block:
+    """The rows, with a rule between blocks."""
+    lines = []
+    block = table.rows[0].block if table.rows else ()
+    for row in table.rows:
+        if row.block != block:
             lines.append(r"\midrule")
-        cells = [*map(_tex, table.lead(row)), *(cell.word or _latex(cell) for cell in row.cells)]
-        lines.append(" & ".join(cells) + r" \\")
+            block = row.block
+        lead = [_escape_latex(word) for word in table.lead(row)]
+        cells = [cell.word or _latex(cell) for cell in row.cells]
+        lines.append(" & ".join([*lead, *cells]) + r" \\")
     return lines
 
 
 def _plain(cell: Cell) -> str:
-    rank = "" if cell.signed else ["", "*", "+"][cell.rank]
-    return (
-        number(cell.r)
-        + f" ±{cell.margin}" * bool(cell.margin)
-        + rank
-        + "s" * cell.shaded
-        + cell.marks
-    )
+    text = number(cell.r)
+    if cell.margin:
+        text += f" ±{cell.margin}"
+    if not cell.signed:
+        text += ["", "*", "+"][cell.rank]
+    if cell.shaded:
+        text += "s"
+    return text + cell.marks
 
 
 def _markdown(cell: Cell) -> str:
-    text = number(cell.r) + "†" * cell.dagger
-    text = [text, f"**{text}**", f"<u>{text}</u>"][cell.rank]
-    text += f"<sub>±{cell.margin}</sub>" * bool(cell.margin) + cell.marks.replace("†", "")
+    text = number(cell.r)
+    if cell.dagger:
+        text += "†"
+    if cell.rank == 1:
+        text = f"**{text}**"
+    elif cell.rank == 2:
+        text = f"<u>{text}</u>"
+    if cell.margin:
+        text += f"<sub>±{cell.margin}</sub>"
+    text += cell.marks.replace("†", "")
     return f"<mark>{text}</mark>" if cell.shaded else text
 
 
 def _latex(cell: Cell) -> str:
-    value, dagger = number(cell.r), r"$^{\dagger}$" * cell.dagger
-    below = rf"_{{\pm {cell.margin}}}" * bool(cell.margin)
+    value = number(cell.r)
+    dagger = r"$^{\dagger}$" if cell.dagger else ""
+    margin = rf"_{{\pm {cell.margin}}}" if cell.margin else ""
     if cell.of_models:
         text = rf"{value}$\pm${cell.margin}"
     elif cell.rank:
-        text = (
-            rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}"
-            + f"${below}$" * bool(below)
-        )
+        command = "textbf" if cell.rank == 1 else "underline"
+        text = rf"\{command}{{{value}{dagger}}}"
+        if margin:
+            text += f"${margin}$"
     else:
-        text = f"${value}{below}$" + dagger
-    text += "".join(f"$^{{{_SIGNS[sign]}}}$" for sign in cell.marks if sign != "†")
+        text = f"${value}{margin}$" + dagger
+    for sign in cell.marks.replace("†", ""):
+        text += f"$^{{{_MATH_SIGNS[sign]}}}$"
     return rf"\cellcolor{{lightgray}}{text}" if cell.shaded else text
 
 
-def _bar(cells: object) -> str:
-    return "| " + " | ".join(cells) + " |"  # type: ignore[arg-type]
+def _markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
-def _escaped(text: str) -> str:
-    """Text that is only text in Markdown: no cell ends in it, no link, picture, code or HTML begins in it."""
-    plain = re.sub(r"([\\`|\[\]*])", r"\\\1", re.sub(r"\s+", " ", text)).replace("&", "&amp;")
+def _escape_markdown(text: str) -> str:
+    """Text that is only text: no cell ends in it, no link, picture, code or HTML begins in it."""
+    one_line = re.sub(r"\s+", " ", text)
+    plain = re.sub(r"([\\`|\[\]*])", r"\\\1", one_line).replace("&", "&amp;")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain)  # elsewhere, as in p < 0.05, it opens nothing
 
 
-_SIGNS = {
+_MATH_SIGNS = {
     "†": r"\dagger",
     "‡": r"\ddagger",
     "↑": r"\uparrow",
     "↓": r"\downarrow",
     "±": r"\pm",
     "×": r"\times",
+    "²": "^2",
+    "<": "<",
+    ">": ">",
 }
-_SIGNS |= {"²": "^2", "<": "<", ">": ">"}
-_TEX = {sign: f"${word}$" for sign, word in _SIGNS.items()} | {
-    letter: f"\\{letter}" for letter in "&%$#_{}"
-}
-_TEX |= {
+_LATEX = {
+    **{sign: f"${command}$" for sign, command in _MATH_SIGNS.items()},
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -184,5 +197,5 @@ _TEX |= {
 }
 
 
-def _tex(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in text)
+def _escape_latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -25,55 +25,72 @@ from nerve.evaluation.rows import (
 from nerve.evaluation.sites import site_verdict
 from nerve.report.report_data import EncoderRun, ReportData
 
+# Said once, where a view other than FC itself is first named.
+VIEWS = {
+    "tangent": "Tangent view: the model reads how FC of a participant departs from FC of the group "
+    "(in the tangent space of positive matrices), not FC itself.",
+    "shrunk": "Shrunk view: the model reads how FC of a participant departs from FC of the group "
+    "(in the tangent space of positive matrices); directions in which participants differ by "
+    "little but noise are shrunk towards the group.",
+}
+SCOPE = "Scope: which of the tested participants a row had seen while it was pretrained."
+
 
 def methods_text(results: ReportData) -> list[str]:
-    """Paragraphs on what was compared, what was trained on whom, and how each cohort was evaluated."""
-    return [part for part in (_compared(results), _learned(results), *_protocols(results)) if part]
+    """Paragraphs on what was compared, what was trained on whom, and how it was evaluated."""
+    paragraphs = [_compared(results), _trained(results), *_protocols(results)]
+    return [paragraph for paragraph in paragraphs if paragraph]
 
 
-def seen(results: ReportData) -> list[str]:
-    """A sentence per pretraining scope: which lines learned from whom, and in which cohorts."""
+def scope_sentences(results: ReportData) -> list[str]:
+    """What a scope is, then one sentence per scope: which rows learned from whom, and where."""
     if results.scores.empty or "scope" not in results.scores:
         return []
-    places = results.scores.loc[
-        results.scores["scope"] != "none", ["scope", "cohort", "line"]
-    ].drop_duplicates()
+    pretrained = results.scores[results.scores["scope"] != "none"]
+    places = pretrained[["scope", "cohort", "line"]].drop_duplicates()
     sentences = []
     for scope, words in SCOPES.items():
-        of_cohort = (
-            places[places["scope"] == scope]
-            .groupby("cohort", sort=False)["line"]
-            .agg(tuple)
-            .to_dict()
-        )
-        for lines in dict.fromkeys(of_cohort.values()):
-            where = [
+        of_scope = places[places["scope"] == scope]
+        lines_of = of_scope.groupby("cohort", sort=False)["line"].agg(tuple).to_dict()
+        for lines in dict.fromkeys(lines_of.values()):
+            cohorts = [
                 results.cohort_label(str(cohort))
-                for cohort, theirs in of_cohort.items()
-                if theirs == lines
+                for cohort in lines_of
+                if lines_of[cohort] == lines
             ]
-            only = f" in {listed(where, most=20)}" if len(results.cohorts) > 1 else ""
-            names = "; ".join(map(results.name_in_table, lines))
-            sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){only}: {names}.")
-    return sentences
+            where = f" in {listed(cohorts, most=20)}" if len(results.cohorts) > 1 else ""
+            names = "; ".join(results.name_in_table(line) for line in lines)
+            sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){where}: {names}.")
+    return [SCOPE, *sentences] if sentences else []
+
+
+def view_sentences(rows: Sequence[Row]) -> list[str]:
+    """What each view is that rows name, other than FC itself."""
+    views = dict.fromkeys(row.view for row in rows)
+    return [VIEWS[view] for view in views if view in VIEWS]
 
 
 def site_notices(results: ReportData) -> list[str]:
     """A sentence per cohort and target whose best r lies, in good part, between sites."""
     if "r_within_site" not in results.scores:
         return []
-    said = []
-    for column in results.columns:
-        if best := results.best(*column, among=results.lines.index):
-            r, inside = (results.by_place[*column, best][name] for name in ("r", "r_within_site"))
-            verdict = site_verdict(r, inside)
-            words = f"{results.column_name(*column)}: r = {r:.2f} of {results.label(best)} is {inside:.2f} within sites"
-            said += [f"{words}: {verdict}."] if "between" in verdict else []
-    return said
+    notices = []
+    for cohort, target in results.columns:
+        best = results.best_line(cohort, target, among=results.lines.index)
+        if best is None:
+            continue
+        scores = results.by_place[cohort, target, best]
+        verdict = site_verdict(scores["r"], scores["r_within_site"])
+        if "between" in verdict:
+            notices.append(
+                f"{results.column_name(cohort, target)}: r = {scores['r']:.2f} of "
+                f"{results.label(best)} is {scores['r_within_site']:.2f} within sites: {verdict}."
+            )
+    return notices
 
 
 def learning_notices(encoders: Sequence[EncoderRun]) -> list[str]:
-    """A sentence on encoders whose training has learned next to nothing; those with the same error share one."""
+    """A sentence on encoders that learned next to nothing; those with the same error share it."""
     labels: dict[str, list[str]] = {}
     for encoder in encoders:
         if encoder.doubt:
@@ -82,132 +99,152 @@ def learning_notices(encoders: Sequence[EncoderRun]) -> list[str]:
 
 
 def run_text(config: Mapping[str, Any]) -> str:
-    """A paragraph on a single training run."""
-    given, data, pool = (
-        config["parameters"],
-        config["data"],
-        listed(config["data"]["cohorts"], most=20),
-    )
-    said = f"{config['method']} was trained on {data['n_training']:,} participants of {pool}"
-    said += f", with {data['n_validation']:,} more held out," if data["n_validation"] else ""
-    said += f" in {config['parcellation']['name']}"
-    said += f" on the {given['view']} view" if given.get("view", "fc") != "fc" else ""
-    if "tokenizer" in given:
-        said += f" with the {given['tokenizer']} tokenizer, {given['mask_ratio']:.0%} of the patches masked"
-    settings = settings_in_words(
-        str(config.get("preset") or ""), setting_phrases(config.get("differences") or {})
-    )
-    how = "; ".join(part for part in (settings, f"seed {given['seed']}") if part)
-    return f"{said}, for {given['epochs']} epochs in batches of {given['batch_size']} ({how})."
+    """A paragraph on a single training run, from its config.json."""
+    parameters = config["parameters"]
+    data = config["data"]
+    cohorts = listed(data["cohorts"], most=20)
+    view = parameters.get("view", "fc")
+    text = f"{config['method']} was trained on {data['n_training']:,} participants of {cohorts}"
+    if data["n_validation"]:
+        text += f", with {data['n_validation']:,} more held out,"
+    text += f" in {config['parcellation']['name']}"
+    if view != "fc":
+        text += f" on the {view} view"
+    if "tokenizer" in parameters:
+        text += (
+            f" with the {parameters['tokenizer']} tokenizer, "
+            f"{parameters['mask_ratio']:.0%} of the patches masked"
+        )
+    phrases = setting_phrases(config.get("differences") or {})
+    settings = settings_in_words(str(config.get("preset") or ""), phrases)
+    details = f"seed {parameters['seed']}"
+    if settings:
+        details = f"{settings}; {details}"
+    text += f", for {parameters['epochs']} epochs in batches of {parameters['batch_size']}"
+    text += f" ({details})."
+    return f"{text} {VIEWS[view]}" if view in VIEWS else text
 
 
 def citations(results: ReportData) -> list[dict[str, str]]:
-    """What these results rest on: the paper of each method that is in them, the parcellation, the statistics."""
-    about, methods = (
-        results.about,
-        list(dict.fromkeys([*results.rows["method"], results.about.get("method", "")])),
-    )
+    """What these results rest on: papers of their methods, the parcellation, the statistics."""
+    about = results.about
     known = json.loads((files("nerve") / "report/templates/citations.json").read_text("utf-8"))
-    works = [known["nerve"]] if "nerve" in methods else []
-    theirs = about.get("citations") or {}
-    works += [
-        {"text": str(theirs[name]), "bibtex": ""}
-        for name in methods
-        if theirs.get(name) and name != "nerve"
-    ]
-    used = {
-        "schaefer2018 yeo2011": "schaefer" in str(about.get("parcellation", "")),
-        "he2020 benjamini1995": not results.is_run and len(results.scores),
-        "johnson2007": any(
-            protocol.get("combat") for protocol in about.get("protocols", {}).values()
-        ),
-    }
-    return works + [known[key] for keys, are in used.items() if are for key in keys.split()]
+    methods = dict.fromkeys([*results.rows["method"], about.get("method", "")])
+    works = []
+    if "nerve" in methods:
+        works.append(known["nerve"])
+    method_citations = about.get("citations") or {}
+    for name in methods:
+        if method_citations.get(name) and name != "nerve":
+            works.append({"text": str(method_citations[name]), "bibtex": ""})
+    keys = []
+    if "schaefer" in str(about.get("parcellation", "")):
+        keys += ["schaefer2018", "yeo2011"]
+    if not results.is_run and len(results.scores):
+        keys += ["he2020", "benjamini1995"]
+    if any(protocol.get("combat") for protocol in about.get("protocols", {}).values()):
+        keys.append("johnson2007")
+    return works + [known[key] for key in keys]
 
 
-def blocks(markdown: str) -> list[str]:
-    """Paragraphs of a Markdown text without its headings; a list stays with the words that lead to it.
+def paragraphs_of(markdown: str) -> list[str]:
+    """Paragraphs of a Markdown text without its headings.
+
+    Parameters
+    ----------
+    markdown : str
+        Paragraphs, headings and lists.
+
+    Returns
+    -------
+    list of str
+        A list stays with the words that lead to it.
 
     Examples
     --------
-    >>> blocks("# How\\n\\nWe did.\\n\\nRows:\\n\\n- a\\n- b\\n\\n- c\\n")
+    >>> paragraphs_of("# How\\n\\nWe did.\\n\\nRows:\\n\\n- a\\n- b\\n\\n- c\\n")
     ['We did.', 'Rows:\\n- a\\n- b\\n- c']
     """
-    found: list[str] = []
-    for block in filter(None, (block.strip() for block in markdown.split("\n\n"))):
-        if block.startswith("- ") and found:
-            found[-1] += f"\n{block}"
-        elif not block.startswith("#"):
-            found.append(block)
-    return found
+    paragraphs: list[str] = []
+    for block in markdown.split("\n\n"):
+        text = block.strip()
+        if text.startswith("- ") and paragraphs:
+            paragraphs[-1] += f"\n{text}"
+        elif text and not text.startswith("#"):
+            paragraphs.append(text)
+    return paragraphs
 
 
 def _compared(results: ReportData) -> str:
-    lines, cohorts = list(results.lines.index), results.cohorts.values()
-    said = (
-        f"We {'compared' if len(lines) > 1 else 'evaluated'} {'; '.join(map(results.label, lines))}"
-    )
-    said += f" on {listed((facts.label for facts in cohorts), most=20)}"
-    regions = results.about.get("parcellation")
-    said += f", in the region order of {regions}." if regions else "."
+    """What was compared, on which cohorts, with words that are explained before they are used."""
+    verb = "compared" if len(results.lines) > 1 else "evaluated"
+    labels = "; ".join(results.label(line) for line in results.lines.index)
+    cohorts = results.cohorts.values()
+    text = f"We {verb} {labels} on {listed((facts.label for facts in cohorts), most=20)}"
+    parcellation = results.about.get("parcellation")
+    if parcellation:
+        text += f", in the region order of {parcellation}"
+    sentences = [f"{text}.", *view_sentences(rows_of(results.lines)), *scope_sentences(results)[:1]]
     simulated = [facts.label for facts in cohorts if facts.simulated]
-    return said + (
-        f" Simulated, with a known answer: {listed(simulated, most=20)}." if simulated else ""
-    )
+    if simulated:
+        sentences.append(f"Simulated, with a known answer: {listed(simulated, most=20)}.")
+    return " ".join(sentences)
 
 
-def _learned(results: ReportData) -> str:
-    """What was trained, where and on whom: settings, view and width of each line, the cohorts and the seeds."""
+def _trained(results: ReportData) -> str:
+    """What was trained, where and on whom: settings, view and width of each row, cohorts, seeds."""
     lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
     if lines.empty:
         return ""
     rows = rows_of(lines)
-    before = [_described(results, row) for row in rows if is_given(row)]
-    here = [_described(results, row) for row in rows if not is_given(row)]
-    pools: dict[str, list[str]] = {}  # what was trained on → lines
+    before = [_describe(results, row) for row in rows if row.given]
+    here = [_describe(results, row) for row in rows if not row.given]
+    names_of: dict[str, list[str]] = {}  # cohorts that rows were trained on → names of the rows
     for row in rows:
         if row.trained_on:
-            pools.setdefault(row.trained_on, []).append(results.name_in_table(row.line))
-    on = "; ".join(f"on {pool}: {', '.join(names)}" for pool, names in pools.items())
+            names_of.setdefault(row.trained_on, []).append(results.name_in_table(row.line))
     seeds = results.about.get("seeds", [])
-    parts = {
-        f"Trained before this evaluation: {'; '.join(before)}.": before,
-        f"Trained here: {'; '.join(here)}.": here,
-        f"Encoders were pretrained without labels (cohort, participants) {on}.": on,
-        f"Seed{'s' * (len(seeds) > 1)}: {listed(seeds)}.": seeds and here,
-    }
-    return " ".join(sentence for sentence, holds in parts.items() if holds)
+    sentences = []
+    if before:
+        sentences.append(f"Trained before this evaluation: {'; '.join(before)}.")
+    if here:
+        sentences.append(f"Trained here: {'; '.join(here)}.")
+    if names_of:
+        pools = "; ".join(f"on {pool}: {', '.join(names)}" for pool, names in names_of.items())
+        sentences.append(f"Encoders were pretrained without labels (cohort, participants) {pools}.")
+    if seeds and here:
+        sentences.append(f"{'Seed' if len(seeds) == 1 else 'Seeds'}: {listed(seeds)}.")
+    return " ".join(sentences)
 
 
-def is_given(row: Row) -> bool:
-    """Whether a row is of a trained model, or a table, that the user has given: nothing of it was trained here."""
-    return row.given
-
-
-def _described(results: ReportData, row: Row) -> str:
-    """A line with all its settings."""
-    view_is_unsaid = (
-        row.view == "fc" and "view" not in row.settings
-    )  # any other is part of the name
-    parts = {
-        settings_text(row): True,
-        f"{row.view} view": row.kind == SELF_SUPERVISED and view_is_unsaid,
-        f"{row.width} numbers per participant": row.width,
-    }
-    details = "; ".join(part for part, holds in parts.items() if part and holds)
-    return f"{results.name(row.line)} ({details})" if details else results.name(row.line)
+def _describe(results: ReportData, row: Row) -> str:
+    """The name of a row, with all its settings."""
+    details = [settings_text(row)]
+    # Any other view is part of the name.
+    if row.kind == SELF_SUPERVISED and row.view == "fc" and "view" not in row.settings:
+        details.append("on FC itself")
+    if row.width:
+        details.append(f"{row.width} numbers per participant")
+    words = "; ".join(detail for detail in details if detail)
+    name = results.name(row.line)
+    return f"{name} ({words})" if words else name
 
 
 def _protocols(results: ReportData) -> list[str]:
-    """How each cohort was evaluated; what is the same for all is said once."""
+    """How each cohort was evaluated; what is the same for all is said once, at the end."""
     about = results.about
-    told = {}
+    scores = pd.concat([results.scores, results.null_scores])
+    paragraphs = {}  # of each cohort
     for name, protocol in about.get("protocols", {}).items():
-        scores = pd.concat([results.scores, results.null_scores])
         rows = rows_on(name, results.rows, scores)
         text = protocol_text(Protocol(**protocol), about["participants"][name], rows)
-        told[name] = blocks(text)
-    shared = set.intersection(*map(set, told.values())) if told else set()
-    own = [f"{results.cohort_label(name)}: {block}" if len(told) > 1 else block
-           for name, theirs in told.items() for block in theirs if block not in shared]  # fmt: skip
-    return own + [block for block in next(iter(told.values()), []) if block in shared]
+        paragraphs[name] = paragraphs_of(text)
+    if not paragraphs:
+        return []
+    shared = set.intersection(*(set(texts) for texts in paragraphs.values()))
+    own = []
+    for name, texts in paragraphs.items():
+        start = f"{results.cohort_label(name)}: " if len(paragraphs) > 1 else ""
+        own += [f"{start}{text}" for text in texts if text not in shared]
+    first = next(iter(paragraphs.values()))
+    return own + [text for text in first if text in shared]

@@ -1,9 +1,11 @@
-"""Figures, one function each. To add one: a function in the file of its section, and its name in `SECTIONS`.
+"""Figures, one function each.
+
+To add one: a function in the file of its section, and its name in `SECTIONS`.
 
 its name           what `nerve.report.plot` calls it
 its docstring      a title, a blank line and the caption: what is shown, then what to look for
 it takes           `ReportData`
-it returns         a figure, and sentences with the numbers of these results, which end the caption, or ""
+it returns         a figure, and sentences with the numbers of these results, which end the caption
 it raises          `NothingToDraw`, with a sentence, where the results lack what it shows
 """
 
@@ -24,31 +26,56 @@ from matplotlib.figure import Figure
 from nerve.report.figures.colours import DARK, RC
 from nerve.report.report_data import NothingToDraw, ReportData
 
-__all__ = ["FIGURES", "SECTIONS", "Drawn", "NothingToDraw", "draw", "drawn", "function_of", "svg"]
+__all__ = [
+    "FIGURES",
+    "SECTIONS",
+    "DrawnFigure",
+    "NothingToDraw",
+    "draw",
+    "draw_with_caption",
+    "function_of",
+    "svg",
+]
 
-# a file each, in the order of the page
+# One file per section, in the order of the page.
 SECTIONS = {
     "cohorts": ("cohort_overview", "group_mean_fc", "likeness"),
     "pretraining": ("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
     "prediction": ("forest", "scatter", "null_distribution", "learning_curves", "motion"),
     "comparison": ("comparison_matrix", "sweep"),
-    "interpretation": tuple(
-        f"interpretation_{name}" for name in ("weights", "brain", "attention", "importance")
+    "interpretation": (
+        "interpretation_weights",
+        "interpretation_brain",
+        "interpretation_attention",
+        "interpretation_importance",
     ),
 }
+# Figure → module.
 FIGURES = {
     name: f"nerve.report.figures.{section}" for section, names in SECTIONS.items() for name in names
-}  # modules
+}
 
 
 @dataclass
-class Drawn:
-    """A figure ready for a page."""
+class DrawnFigure:  # numpydoc ignore=PR02
+    """A figure ready for a page.
+
+    Parameters
+    ----------
+    name : str
+        One of `FIGURES`.
+    title, caption : str
+        What stands below it.
+    source : str
+        The picture as a data: address.
+    figure : Figure
+        What it was made from.
+    """
 
     name: str
     title: str
     caption: str
-    source: str  # a data: address
+    source: str
     figure: Figure
 
     def shrink(self, dpi: int) -> None:
@@ -58,7 +85,9 @@ class Drawn:
             self.figure.savefig(
                 stream, format="png", dpi=dpi, facecolor="white", metadata={"Software": None}
             )
-        self.source = min(self.source, _address("image/png", stream.getvalue()), key=len)
+        png = _data_address("image/png", stream.getvalue())
+        if len(png) < len(self.source):
+            self.source = png
 
 
 def function_of(name: str) -> Callable[[ReportData], tuple[Figure, str]]:
@@ -69,42 +98,45 @@ def function_of(name: str) -> Callable[[ReportData], tuple[Figure, str]]:
 def draw(name: str, results: ReportData) -> Figure:
     """Draw one of `FIGURES` in the style of the report."""
     with mpl.rc_context(RC):
-        return function_of(name)(results)[0]
+        figure, _ = function_of(name)(results)
+    return figure
 
 
-def drawn(name: str, results: ReportData) -> Drawn:
-    """Draw a figure with its title and caption."""
+def draw_with_caption(name: str, results: ReportData) -> DrawnFigure:
+    """Draw one of `FIGURES` for a page, with its title and caption."""
+    function = function_of(name)
     with mpl.rc_context(RC):
-        figure, details = function_of(name)(results)
-    title, _, caption = str(inspect.getdoc(function_of(name))).partition(".\n\n")
-    source = _address("image/svg+xml", svg(figure).encode())
-    return Drawn(name, title, " ".join(f"{caption} {details}".split()), source, figure)
+        figure, details = function(results)
+    title, _, text = str(inspect.getdoc(function)).partition(".\n\n")
+    caption = " ".join(f"{text} {details}".split())
+    source = _data_address("image/svg+xml", svg(figure).encode())
+    return DrawnFigure(name, title, caption, source, figure)
 
 
 def svg(figure: Figure) -> str:
     """The figure as SVG whose ink turns light where the reader's screen is dark."""
-    stream, canvas = io.StringIO(), FigureCanvasSVG(figure)
-    with mpl.rc_context(
-        RC
-    ):  # what `savefig` does, which draws everything twice where there is a layout
-        if engine := figure.get_layout_engine():
+    stream = io.StringIO()
+    canvas = FigureCanvasSVG(figure)
+    # What `savefig` does; it would draw everything twice where there is a layout.
+    with mpl.rc_context(RC):
+        engine = figure.get_layout_engine()
+        if engine is not None:
             engine.execute(figure)
             figure.set_layout_engine("none")
         figure.set_dpi(110)
         canvas.print_svg(stream, metadata={"Date": None, "Creator": "nerve"})
-    text = re.sub(
-        r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE
-    )  # a quarter smaller
+    # Without comments and indentation it is a quarter smaller.
+    text = re.sub(r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE)
+    rules = ""
+    for light, dark in DARK.items():
+        for property_name in ("fill", "stroke"):
+            selector = f'[style*="{property_name}: {light}"]'
+            rules += f"{selector}{{{property_name}:{dark}!important}}"
+    style = f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
     start = text.index("<svg")
-    pairs = [(kind, light, dark) for light, dark in DARK.items() for kind in ("fill", "stroke")]
-    rules = "".join(
-        f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}' for kind, light, dark in pairs
-    )
     end = text.index(">", start) + 1
-    return (
-        f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
-    )
+    return f"{text[start:end]}{style}{text[end:]}"
 
 
-def _address(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+def _data_address(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"

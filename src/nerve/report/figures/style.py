@@ -17,16 +17,42 @@ from nerve.report.figures.colours import DIVERGING, GRID, MUTED, network_colours
 from nerve.report.report_data import NothingToDraw, ReportData
 
 
-def panels(
-    shown: Sized, nothing: str = "", across: int = 3, width: float = 3.0, height: float = 2.5, extra: float = 0.0,
+def make_panels(
+    items: Sized,
+    nothing: str = "",
+    across: int = 3,
+    width: float = 3.0,
+    height: float = 2.5,
+    extra: float = 0.0,
     **options: Any,
-) -> tuple[Figure, list]:  # fmt: skip
-    """A figure with a panel for each of `shown`, in rows of `across`, `extra` inches wider; `nothing` where none is."""
-    n = len(shown)
+) -> tuple[Figure, list]:
+    """A figure with one panel per item.
+
+    Parameters
+    ----------
+    items : sized
+        What is shown.
+    nothing : str
+        Sentence of the error where there are no items.
+    across : int
+        Panels per row.
+    width, height : float
+        Of a panel, in inches.
+    extra : float
+        Inches to add to the width of the figure.
+    **options
+        Of `Figure.subplots`.
+
+    Returns
+    -------
+    Figure, list of Axes
+        The figure and its panels.
+    """
+    n = len(items)
     if not n:
         raise NothingToDraw(nothing)
     columns = min(n, across)
-    rows = -(-n // columns)
+    rows = -(-n // columns)  # rounded up
     figure = Figure(figsize=(width * columns + extra, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for empty in axes[n:]:
@@ -34,15 +60,31 @@ def panels(
     return figure, list(axes[:n])
 
 
-def line_panels(results: ReportData, columns: Sequence[Any], label: str) -> tuple[Figure, list]:
-    """A panel per cohort and target, a row per line, all on the same two axes."""
+def make_line_panels(
+    results: ReportData, columns: Sequence[Any], label: str
+) -> tuple[Figure, list]:
+    """A panel per cohort and target, a row per line, all on the same two axes.
+
+    Parameters
+    ----------
+    results : ReportData
+        Its lines are the rows.
+    columns : sequence of (cohort, target)
+        One panel each.
+    label : str
+        Of the horizontal axes.
+
+    Returns
+    -------
+    Figure, list of Axes
+        The figure and its panels.
+    """
     names = [results.label(line) for line in results.lines.index]
-    figure, axes = panels(
-        columns, width=3.2, height=0.9 + 0.26 * len(names), sharex=True, sharey=True
-    )
+    height = 0.9 + 0.26 * len(names)
+    figure, axes = make_panels(columns, width=3.2, height=height, sharex=True, sharey=True)
     for ax, column in zip(axes, columns, strict=True):
         ax.axvline(0, color=MUTED, linewidth=0.9)
-        ax.set_title(lined(results.column_name(*column)))
+        ax.set_title(wrap_title(results.column_name(*column)))
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel(label)
@@ -50,23 +92,35 @@ def line_panels(results: ReportData, columns: Sequence[Any], label: str) -> tupl
     return figure, axes
 
 
-def readable(n_lines: int) -> int:
-    """How many panels of `n_lines` lines each a reader can take in, and a page hold."""
+def most_panels(n_lines: int) -> int:
+    """How many panels of `n_lines` rows each a reader can take in, and a page hold."""
     return max(3, min(24, 420 // max(1, n_lines)))
 
 
-def lined(text: object, width: int = 26) -> str:
+def wrap_title(text: object, width: int = 26) -> str:
     """A title in at most two lines, broken at spaces, cut with an ellipsis."""
     first, *rest = textwrap.wrap(printable_name(text), width) or [""]
-    return f"{first}\n{short(' '.join(rest), width)}" if rest else first
+    return f"{first}\n{shorten(' '.join(rest), width)}" if rest else first
 
 
-def short(text: object, most: int = 28) -> str:
-    """A label that fits: one line, cut with an ellipsis.
+def shorten(text: object, most: int = 28) -> str:
+    """Make a label fit: one line, cut with an ellipsis.
+
+    Parameters
+    ----------
+    text : object
+        Whatever is to be named.
+    most : int
+        Number of characters.
+
+    Returns
+    -------
+    str
+        The label.
 
     Examples
     --------
-    >>> short("a\\nb"), short("x" * 40, most=5)
+    >>> shorten("a\\nb"), shorten("x" * 40, most=5)
     ('a b', 'xxxx…')
     """
     return printable_name(text, most)
@@ -74,100 +128,184 @@ def short(text: object, most: int = 28) -> str:
 
 def name_rows(axes: Axes, names: Sequence[str], most: int = 34) -> None:
     """Names beside rows 0, 1, 2 …, from the top down."""
-    axes.set_yticks(np.arange(len(names)), [short(name, most) for name in names])
+    axes.set_yticks(np.arange(len(names)), [shorten(name, most) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def fc_image(
+def draw_fc(
     axes: Axes, matrix: Any, networks: Sequence[str], limit: float, labels: bool = True
 ) -> Any:
-    """Draw FC with its regions sorted by network: lines between them, coloured bands and names beside them."""
-    order, n = network_order(networks), len(networks)
+    """Draw FC with its regions sorted by network: lines between them, coloured bands and names.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where.
+    matrix : (R, R) array
+        FC.
+    networks : sequence of str
+        The network of each region.
+    limit : float
+        Where colours end.
+    labels : bool
+        Whether networks are named.
+
+    Returns
+    -------
+    AxesImage
+        For a colour bar.
+    """
+    n = len(networks)
+    order = network_order(networks)
     shown = np.asarray(matrix, float)[np.ix_(order, order)]
     image = axes.imshow(shown, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
-    sizes = {name: list(networks).count(name) for name in dict.fromkeys(networks)}
-    ends = np.cumsum([*sizes.values()])
-    starts = ends - [*sizes.values()]
-    middles = apart((starts + ends - 1) / 2, 0.043 * n, n - 1)
+    names = list(dict.fromkeys(networks))
+    sizes = [list(networks).count(name) for name in names]
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    middles = spread_labels((starts + ends - 1) / 2, 0.043 * n, n - 1)
     for border in ends[:-1] - 0.5:
         axes.axhline(border, color="#111111", linewidth=0.5)
         axes.axvline(border, color="#111111", linewidth=0.5)
-    for start, middle, (name, colour) in zip(
-        starts, middles, network_colours([*sizes]).items(), strict=True
-    ):
-        _band(axes, (-0.05 * n - 0.5, start - 0.5), 0.035 * n, sizes[name], colour)
-        _band(axes, (start - 0.5, -0.05 * n - 0.5), sizes[name], 0.035 * n, colour)
+    colour_of = network_colours(names)
+    font_size = 6.5 if len(names) > 10 else 7.5
+    for name, start, size, middle in zip(names, starts, sizes, middles, strict=True):
+        _draw_band(axes, (-0.05 * n - 0.5, start - 0.5), 0.035 * n, size, colour_of[name])
+        _draw_band(axes, (start - 0.5, -0.05 * n - 0.5), size, 0.035 * n, colour_of[name])
         if labels:
-            size = 6.5 if len(sizes) > 10 else 7.5
-            axes.text(-0.07 * n, middle, short(name, 14), ha="right", va="center", fontsize=size)
+            axes.text(
+                -0.07 * n, middle, shorten(name, 14), ha="right", va="center", fontsize=font_size
+            )
     axes.set(xticks=[], yticks=[], xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5))
     axes.spines[:].set_visible(False)
     return image
 
 
-def network_image(axes: Axes, matrix: np.ndarray, networks: Sequence[str], limit: float) -> Any:
-    """Draw network × network values with names on both sides, each with the colour of its network."""
+def draw_networks(axes: Axes, matrix: np.ndarray, networks: Sequence[str], limit: float) -> Any:
+    """Draw network × network values with names on both sides, in the colours of networks.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where.
+    matrix : (networks, networks) array
+        The values.
+    networks : sequence of str
+        Their names.
+    limit : float
+        Where colours end.
+
+    Returns
+    -------
+    AxesImage
+        For a colour bar.
+    """
+    n = len(networks)
     image = axes.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit)
-    n, places = len(networks), np.arange(len(networks))
-    names, size = [short(name, 14) for name in networks], 6 if len(networks) > 10 else 7.5
-    axes.set_xticks(places, names, rotation=90, fontsize=size)
-    axes.set_yticks(places, names, fontsize=size)
+    names = [shorten(name, 14) for name in networks]
+    font_size = 6 if n > 10 else 7.5
+    axes.set_xticks(np.arange(n), names, rotation=90, fontsize=font_size)
+    axes.set_yticks(np.arange(n), names, fontsize=font_size)
     axes.tick_params(length=0)
     axes.tick_params(axis="y", pad=9)
-    for i, colour in enumerate(network_colours(networks).values()):
-        _band(axes, (-0.5 - 0.03 * n, i - 0.45), 0.02 * n, 0.9, colour)
+    for row, colour in enumerate(network_colours(networks).values()):
+        _draw_band(axes, (-0.5 - 0.03 * n, row - 0.45), 0.02 * n, 0.9, colour)
     axes.spines[:].set_visible(False)
     return image
 
 
-def square(
+def square_matrix(
     table: pd.DataFrame, ends: tuple[str, str], names: list[str], value: str, mirrored: int = 1
 ) -> np.ndarray:
-    """(names, names) values of pairs, both ways round."""
+    """Values of pairs as a matrix, both ways round.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row per pair.
+    ends : (str, str)
+        Columns that name the two ends of a pair.
+    names : list of str
+        Order of rows and columns.
+    value : str
+        Column of the values.
+    mirrored : {1, -1}
+        Factor of the values below the diagonal.
+
+    Returns
+    -------
+    (names, names) array
+        NaN where there is no such pair.
+    """
     matrix = np.full((len(names), len(names)), np.nan)
-    a, b = ([names.index(one) for one in table[end]] for end in ends)
-    matrix[a, b], matrix[b, a] = table[value], mirrored * table[value]
+    rows = [names.index(name) for name in table[ends[0]]]
+    columns = [names.index(name) for name in table[ends[1]]]
+    matrix[rows, columns] = table[value]
+    matrix[columns, rows] = mirrored * table[value]
     return matrix
 
 
 def network_order(networks: Sequence[str]) -> np.ndarray:
-    """Positions of regions sorted by network, networks in the order of their first region; both hemispheres meet."""
+    """Positions of regions sorted by network, networks in the order of their first region."""
     return np.argsort(pd.factorize(np.asarray(networks, object))[0], kind="stable")
 
 
-def apart(places: np.ndarray, gap: float, most: float) -> np.ndarray:
-    """Places of labels, in order, moved as little as it takes to stand `gap` apart, none beyond `most`.
+def spread_labels(places: np.ndarray, gap: float, most: float) -> np.ndarray:
+    """Move labels as little as it takes for them not to touch.
+
+    Parameters
+    ----------
+    places : (n,) array
+        Where they should be, in order.
+    gap : float
+        Least distance of two labels.
+    most : float
+        No label goes beyond.
+
+    Returns
+    -------
+    (n,) array
+        Where they go.
 
     Examples
     --------
-    >>> apart(np.array([0, 1, 5, 10]), gap=2, most=10)
+    >>> spread_labels(np.array([0, 1, 5, 10]), gap=2, most=10)
     array([ 0,  2,  5, 10])
     """
     steps = min(gap, most / max(1, len(places) - 1)) * np.arange(len(places))
-    moved = (
-        np.maximum.accumulate(places - steps) + steps
-    )  # each at least a gap behind the one before
+    # Each at least a gap behind the one before.
+    moved = np.maximum.accumulate(places - steps) + steps
     return np.minimum(moved, most - steps[::-1])
 
 
-def agreement(table: pd.DataFrame) -> str:
-    """What a map's table says of its agreement over seeds, in words.
+def agreement_words(table: pd.DataFrame) -> str:
+    """How well seeds agree, as the table of a map says.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With columns stability and n_seeds, where several seeds were compared.
+
+    Returns
+    -------
+    str
+        In words.
 
     Examples
     --------
-    >>> agreement(pd.DataFrame({"stability": [0.812], "n_seeds": [3]}))
+    >>> agreement_words(pd.DataFrame({"stability": [0.812], "n_seeds": [3]}))
     'r = 0.81 over 3 seeds'
-    >>> agreement(pd.DataFrame({"drop": [0.1]}))
+    >>> agreement_words(pd.DataFrame({"drop": [0.1]}))
     'not known (one seed)'
     """
     if "stability" not in table or table["stability"].isna().all():
         return "not known (one seed)"
-    return (
-        f"r = {table['stability'].dropna().iloc[0]:.2f} over {int(table['n_seeds'].iloc[0])} seeds"
-    )
+    r = table["stability"].dropna().iloc[0]
+    n_seeds = int(table["n_seeds"].iloc[0])
+    return f"r = {r:.2f} over {n_seeds} seeds"
 
 
-def _band(
+def _draw_band(
     axes: Axes, corner: tuple[float, float], width: float, height: float, colour: str
 ) -> None:
     axes.add_patch(Rectangle(corner, width, height, clip_on=False, color=colour, linewidth=0))
