@@ -179,7 +179,7 @@ def all_comparisons(
             best = ranked[0]
             pairs += [(best, line, "reference") for line in _rank(sides, reference_lines)]
         for first, second, among in pairs:
-            record = {"cohort": cohort, "target": target}
+            record: dict[str, Any] = {"cohort": cohort, "target": target}
             record |= _comparison(sides, first, second, scorer)
             record["among"] = among
             record["best_two"] = among == "methods" and [first, second] == ranked[:2]
