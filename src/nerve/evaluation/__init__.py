@@ -1,4 +1,8 @@
-"""From features and a cohort's targets to `Results`, and what may be concluded from them. No torch here."""
+"""From features and a cohort's targets to `Results`, without torch.
+
+Read in this order: `protocol`, `participants`, `folds`, `covariates`, `feature_sets`,
+`cross_validation`, `kernel_ridge`, `statistics`, `results`, `evaluate`.
+"""
 
 from nerve.evaluation.bootstrap import adjusted_p, permutation_p, restricted_permutations
 from nerve.evaluation.combat import ComBat

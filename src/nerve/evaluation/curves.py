@@ -1,4 +1,4 @@
-"""How many labels do I need? Scores over the number of labelled participants, the same draws for every row."""
+"""Learning curves: scores over the number of labelled participants, equal draws for all rows."""
 
 from __future__ import annotations
 
@@ -23,42 +23,58 @@ from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.statistics import is_binary
 
-LEAST_TEST = 10  # participants left to be tested on
+# participants left to be tested on
+_LEAST_TEST = 10
 
 
-class Draw(NamedTuple):
-    """One draw of labelled and tested participants, for all targets that the same participants have."""
+class Draw(NamedTuple):  # numpydoc ignore=PR02
+    """One draw of labelled and tested participants, for targets that the same participants have.
+
+    Parameters
+    ----------
+    number : int
+        Of the draw, from 0.
+    targets : list of int
+        Columns of the targets.
+    pool : (k,) integers
+        Positions of max(k) participants, from whom everything is learned.
+    test : (m,) integers
+        Positions of those tested, none of whom shares a group with the pool.
+    labelled : dict
+        Target → places in the pool, in the order in which participants get labels.
+    """
 
     number: int
-    targets: list[int]  # their columns
-    pool: np.ndarray  # positions of max(k) participants, from whom everything is learned
-    test: np.ndarray  # positions of those tested, none of whom shares a group with the pool
-    labelled: dict[
-        int, np.ndarray
-    ]  # of each target: places in the pool, in the order in which they get labels
+    targets: list[int]
+    pool: np.ndarray
+    test: np.ndarray
+    labelled: dict[int, np.ndarray]
 
 
 def learning_curve(
     features: FeatureSet, participants: Participants, protocol: Protocol
 ) -> pd.DataFrame:
-    """The score of each target with k labelled participants, k = `protocol.labels`, over `protocol.n_draws` draws.
+    """The score of each target with k labelled participants, for each k of `protocol.labels`.
 
-    In each draw a pool of max(k) participants is drawn, stratified by the targets; of them the first k are labelled,
-    for every k. All others are tested, but for those who share a group (a family, or the same FC) with the pool: they
-    are left out. Whatever a row learns without labels inside folds, it learns here from the pool, once for all targets
-    that the same participants have.
+    In each of `protocol.n_draws` draws a pool of max(k) participants is drawn, stratified by the
+    targets; of them the first k are labelled, for every k. All others are tested, except those who
+    share a group (a family, or the same FC) with the pool: they are left out. Whatever a row learns
+    without labels inside folds, it learns here from the pool, once for all targets that the same
+    participants have.
 
     Parameters
     ----------
     features : FeatureSet
         Prepared.
     participants : Participants
+        With targets, covariates and groups.
     protocol : Protocol
+        With `labels`, `n_draws` and the seed.
 
     Returns
     -------
     DataFrame
-        cohort, target, labels, draw, metric (r, or auc for two-class targets), score
+        cohort, target, labels, draw, metric (r, or auc for two-class targets), score.
     """
     model = features.model
     participants = participants.without(features.missing)
@@ -79,9 +95,11 @@ def learning_curve(
                 for k in protocol.labels:
                     first = draw.labelled[target][:k]
                     train = draw.pool[first]
-                    left, right = _rows(pool_features, first), test_features
+                    training_part = _rows(pool_features, first)
+                    test_part = test_features
                     if precomputed:  # a kernel has a column for each of the pool
-                        left, right = left[:, first], right[:, first]
+                        training_part = training_part[:, first]
+                        test_part = test_part[:, first]
                     values, _ = remove_covariates(
                         raw[:, target], columns[target], train, draw.test, covariates
                     )
@@ -92,7 +110,7 @@ def learning_curve(
                         test=draw.test,
                         values=values[:, None],
                         strata=None,
-                        features=(left, right),
+                        features=(training_part, test_part),
                     )
                     predicted = fit_and_predict(
                         model, task, values[train, None], participants.groups
@@ -105,12 +123,25 @@ def learning_curve(
 
 
 def draws(participants: Participants, protocol: Protocol) -> list[Draw]:
-    """All draws: they depend on who has which target and on nothing else, so that every row meets the same."""
+    """All draws. They depend only on who has which target, so that they are equal for all rows.
+
+    Parameters
+    ----------
+    participants : Participants
+        With targets and groups.
+    protocol : Protocol
+        With `labels`, `n_draws` and the seed.
+
+    Returns
+    -------
+    list of Draw
+        `n_draws` for each set of targets that the same participants have.
+    """
     raw = participants.targets.to_numpy(float)
-    found: list[Draw] = []
+    all_draws: list[Draw] = []
     for targets in group_targets(raw, [str(name) for name in participants.targets]):
-        found += _draws_of_targets(targets, participants, protocol)
-    return found
+        all_draws += _draws_of_targets(targets, participants, protocol)
+    return all_draws
 
 
 def _draws_that_share_features(
@@ -162,14 +193,14 @@ def _draws_of_targets(
         pool = pool[np.argsort(place[pool], kind="stable")]
         unrelated = others[~np.isin(groups[others], groups[pool])]
         test = elsewhere if participants.trained_on else candidates[unrelated]
-        if len(pool) < most or len(test) < LEAST_TEST:
+        if len(pool) < most or len(test) < _LEAST_TEST:
             name = participants.targets.columns[targets[0]]
             whom = "" if participants.groups is None else ", relatives of labelled ones left out"
             raise problem(
                 "labels",
                 f"{most} labelled participants leave {len(test)} of the {len(known)} who have {name!r} "
                 f"to be tested on{whom}",
-                expected=f"at least {LEAST_TEST}",
+                expected=f"at least {_LEAST_TEST}",
                 remedy="Ask for fewer labels.",
             )
         labelled = {targets[0]: np.arange(most)}
@@ -181,7 +212,10 @@ def _draws_of_targets(
 
 
 def _stratified_places(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random place between 0 and 1 for everyone, (n,): the first places have each stratum in its proportion."""
+    """A random place between 0 and 1 for each participant, (n,).
+
+    The participants in the first places have each stratum in its proportion.
+    """
     place = np.empty(len(strata))
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
@@ -190,31 +224,49 @@ def _stratified_places(strata: np.ndarray, rng: np.random.Generator) -> np.ndarr
 
 
 def _rows(features: Any, places: np.ndarray) -> Any:
-    """Features of some participants: rows of an array, a table or a cohort."""
+    """Features at these places: rows of an array, a table or a cohort."""
     return features.iloc[places] if isinstance(features, pd.DataFrame) else features[places]
 
 
 def _score(
     raw: np.ndarray, values: np.ndarray, test: np.ndarray, predicted: np.ndarray
 ) -> tuple[str, float]:
-    """The name and value of the score: AUC of two classes, otherwise r with what is left after covariates."""
+    """The name and value of the score: AUC of two classes, otherwise r after covariates."""
     if is_binary(raw[np.isfinite(raw)]):
-        return "auc", float(weighted_auc(np.ones((1, len(test))), raw[test] == 1, predicted)[0])
+        once = np.ones((1, len(test)))
+        return "auc", float(weighted_auc(once, raw[test] == 1, predicted)[0])
     return "r", correlation(values[test], predicted)
 
 
 def curve_table(curves: pd.DataFrame) -> pd.DataFrame:
-    """Mean over draws with a 95 % interval of the draws, per cohort, target, row and number of labels."""
+    """Mean and 95 % interval over draws, per cohort, target, row and number of labels."""
     grouped = curves.groupby(["cohort", "target", "row", "metric", "labels"], sort=False)["score"]
-    low, high = grouped.quantile(0.025), grouped.quantile(0.975)
-    return pd.DataFrame({"score": grouped.mean(), "low": low, "high": high}).reset_index()
+    columns = {
+        "score": grouped.mean(),
+        "low": grouped.quantile(0.025),
+        "high": grouped.quantile(0.975),
+    }
+    return pd.DataFrame(columns).reset_index()
 
 
 def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) -> float:
-    """How many labels `other` needs for the score that `row` has with so many; NaN where it never gets there.
+    """How many labels another row needs for the score that a row has with so many.
 
-    `table` is what `curve_table` gives for one cohort and target; between its numbers of labels the score is taken to
-    be linear in their logarithm.
+    Between numbers of labels the score is taken to be linear in their logarithm.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `curve_table` gives, for one cohort and target.
+    row, other : str
+        Ids of rows.
+    labels : int
+        Labels of `row`.
+
+    Returns
+    -------
+    float
+        Labels of `other`; NaN where it never reaches the score.
     """
     score = table[(table["row"] == row) & (table["labels"] == labels)]["score"].iloc[0]
     curve = table[table["row"] == other].sort_values("labels")
@@ -226,19 +278,37 @@ def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) ->
 
 
 def curve_sentences(table: pd.DataFrame, label: dict[str, str], best: Sequence[str]) -> list[str]:
-    """ "At k labels, A is where B is at m", for the best row of each cohort and target against each other row."""
-    said = []
+    """Sentences "at k labels, A is where B is at m", where A is best with the fewest labels.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `curve_table` gives.
+    label : dict
+        Row → what it is called.
+    best : sequence of str
+        Rows that A is compared with.
+
+    Returns
+    -------
+    list of str
+        One per cohort, target and row that A is compared with.
+    """
+    sentences = []
     for (cohort, target), part in table.groupby(["cohort", "target"], sort=False):
         k = int(part["labels"].min())
-        first = part[part["labels"] == k].sort_values("score", ascending=False)["row"]
-        for other in [row for row in first.iloc[1:] if row in best]:
-            needed = equivalent_labels(part, first.iloc[0], other, k)
-            more = (
-                f"at {needed:.0f}"
-                if np.isfinite(needed)
-                else f"at more than {int(part['labels'].max())}"
+        ranked = part[part["labels"] == k].sort_values("score", ascending=False)["row"].tolist()
+        first = ranked[0]
+        for other in ranked[1:]:
+            if other not in best:
+                continue
+            needed = equivalent_labels(part, first, other, k)
+            if np.isfinite(needed):
+                count = f"{needed:.0f}"
+            else:
+                count = f"more than {int(part['labels'].max())}"
+            sentences.append(
+                f"{cohort}, {target}: at {k} labels, {label[first]} is where {label[other]} is "
+                f"at {count}."
             )
-            said.append(
-                f"{cohort}, {target}: at {k} labels, {label[first.iloc[0]]} is where {label[other]} is {more}."
-            )
-    return said
+    return sentences

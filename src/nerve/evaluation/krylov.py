@@ -1,8 +1,8 @@
 """Kernel ridge of thousands of participants by Lanczos' method, without a decomposition.
 
 With P the centring of a training set, the coefficients solve (P K P + λI) α = P y, and the bias is
-what centring took away. From q₁ = P y / ‖P y‖, each step multiplies by the kernel once and gives one
-more vector q of a basis Q in which P K P is a small tridiagonal matrix T. Then
+what centring took away. From q₁ = P y / ‖P y‖, each step multiplies by the kernel once and gives
+one more vector q of a basis Q in which P K P is a small tridiagonal matrix T. Then
 α ≈ ‖P y‖ Q (T + λI)⁻¹ e₁ for every λ at once. Inner folds differ from the training set only in who
 is left out, so that all of them and all targets share the products with the kernel.
 """

@@ -102,9 +102,8 @@ class Participants:  # numpydoc ignore=PR02
 
     def only(self, column: str) -> Participants:
         """The same participants with one column to predict, all of its classes."""
-        kept = [
-            name for name in map(str, self.targets) if self.class_columns.get(name, name) == column
-        ]
+        names = [str(name) for name in self.targets]
+        kept = [name for name in names if self.class_columns.get(name, name) == column]
         return replace(self, targets=self.targets[kept])
 
     def without(self, missing: np.ndarray | None) -> Participants:

@@ -1,4 +1,4 @@
-"""The methods paragraph in words, ready for a manuscript: protocol.md.jinja, filled in from the protocol that ran."""
+"""The methods paragraph of a manuscript: protocol.md.jinja, filled in from a protocol."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import listed
@@ -16,6 +17,7 @@ from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.rows import (
     NULL,
     SCOPES,
+    SUPERVISED,
     lines_of,
     lines_under_test,
     rows_of,
@@ -29,81 +31,108 @@ if TYPE_CHECKING:
 
 @functools.cache
 def template() -> Template:
-    """protocol.md.jinja, compiled once per process."""
+    """Compile protocol.md.jinja, once per process."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
     environment.filters |= {"listed": listed, "label": short_name, "settings": settings_text}
-    return environment.from_string(
-        Path(__file__).with_name("protocol.md.jinja").read_text(encoding="utf-8")
-    )
+    path = Path(__file__).with_name("protocol.md.jinja")
+    return environment.from_string(path.read_text(encoding="utf-8"))
 
 
 def participants_summary(participants: Participants) -> dict[str, Any]:
     """What the text says of a cohort's participants, as plain values."""
     targets: dict[str, dict[str, Any]] = {}
     for name, values in participants.targets[participants.tested].items():
-        column, classes = (
-            participants.class_columns.get(str(name), str(name)),
-            list(participants.classes.get(str(name), ())),
-        )
+        target = str(name)
+        column = participants.class_columns.get(target, target)
+        classes = list(participants.classes.get(target, ()))
+        if column != target:
+            # one class against the others: each target of the column adds the one it is about
+            classes = classes[1:]
         about = targets.setdefault(column, {"n": int(values.notna().sum()), "classes": None})
-        if classes:  # of a column of several, each target adds the one that it is about
-            about["classes"] = [
-                *(about["classes"] or ()),
-                *(classes[1:] if column != name else classes),
-            ]
+        if classes:
+            about["classes"] = [*(about["classes"] or ()), *classes]
+    trained_on = None
+    if participants.trained_on:
+        n_training = int((~participants.tested).sum())
+        trained_on = {"cohort": participants.trained_on, "n": n_training}
     folds = participants.folds[participants.folds >= 0]
-    elsewhere = (
-        {"cohort": participants.trained_on, "n": int((~participants.tested).sum())}
-        if participants.trained_on
-        else None
-    )
-    return {"cohort": participants.cohort, "n": int(participants.tested.sum()), "n_folds": len(set(folds.tolist())),
-            "targets": targets, "trained_on": elsewhere, "notes": list(participants.notes)}  # fmt: skip
+    return {
+        "cohort": participants.cohort,
+        "n": int(participants.tested.sum()),
+        "n_folds": len(np.unique(folds)),
+        "targets": targets,
+        "trained_on": trained_on,
+        "notes": list(participants.notes),
+    }
 
 
 def rows_on(cohort: str, rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """The rows that have scores on a cohort, with the scope of each there and what it was trained on."""
-    mine = scores[scores["cohort"] == cohort].groupby("row")[["scope", "trained_on"]].first()
-    evaluated = rows[rows["row"].isin(mine.index)]
-    facts = mine.reindex(evaluated["row"]).fillna("")  # null models have none
+    """The rows that have scores on a cohort, with their scope there and what they were trained on.
+
+    Parameters
+    ----------
+    cohort : str
+        Name of the cohort.
+    rows, scores : DataFrame
+        Of `Results`.
+
+    Returns
+    -------
+    DataFrame
+        Part of `rows`, with the columns scope and trained_on as they are on this cohort.
+    """
+    on_cohort = scores[scores["cohort"] == cohort]
+    facts = on_cohort.groupby("row")[["scope", "trained_on"]].first()
+    evaluated = rows[rows["row"].isin(facts.index)]
+    facts = facts.reindex(evaluated["row"]).fillna("")  # null models have none
     return evaluated.assign(
         scope=facts["scope"].to_numpy(), trained_on=facts["trained_on"].to_numpy()
     )
 
 
 def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataFrame) -> str:
-    """Markdown: how one cohort was evaluated.
+    """How one cohort was evaluated, as Markdown.
 
     Parameters
     ----------
+    protocol : Protocol
+        Resolved: motion and preserved columns by name.
     summary : mapping
         What `participants_summary` gives.
     rows : DataFrame
         What `rows_on` gives.
+
+    Returns
+    -------
+    str
+        Paragraphs.
     """
     lines = rows_of(lines_of(rows[rows["kind"] != NULL])) if len(rows) else []
     null = rows_of(rows[rows["kind"] == NULL]) if len(rows) else []
+    tested_by_null = [short_name(line) for line in lines_under_test(null, lines)]
+    several_classes = []
+    for name, about in summary["targets"].items():
+        if len(about["classes"] or ()) > 2:
+            several_classes.append(name)
+    read_by_ridge = [
+        line for line in lines if line.kind != SUPERVISED and line.method != "covariates"
+    ]
     text = template().render(
         p=protocol,
         s={"trained_on": None, **summary},
         lines=lines,
         n_null=len(null),
-        null_of=" and ".join(
-            dict.fromkeys(short_name(tested) for tested in lines_under_test(null, lines))
-        ),
-        several=[
-            name for name, about in summary["targets"].items() if len(about["classes"] or ()) > 2
-        ],
-        read_by_ridge=any(
-            line.kind != "supervised" and line.method != "covariates" for line in lines
-        ),
+        null_of=" and ".join(dict.fromkeys(tested_by_null)),
+        several=several_classes,
+        read_by_ridge=bool(read_by_ridge),
         scopes=SCOPES,
     )
-    paragraphs = [
-        re.sub(r"\s*\n(?!- )\s*", " ", part.strip()) for part in re.split(r"\n\s*\n", text)
-    ]
+    paragraphs = []
+    for part in re.split(r"\n\s*\n", text):
+        # one line per paragraph, except items of a list
+        paragraphs.append(re.sub(r"\s*\n(?!- )\s*", " ", part.strip()))
     return "\n\n".join(filter(None, paragraphs)) + "\n"

@@ -1,58 +1,95 @@
-"""What one line of a table of results is. Identity is an id; labels are joined when printing, never compared."""
+"""What a row of results is. Its identity is an id; labels are made for printing, never compared."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import pandas as pd
 
-REFERENCE, SUPERVISED, SELF_SUPERVISED, GIVEN, NULL = (
-    "reference",
-    "supervised",
-    "self-supervised",
-    "given",
-    "null",
-)
+# values of `Row.kind`
+REFERENCE = "reference"
+SUPERVISED = "supervised"
+SELF_SUPERVISED = "self-supervised"
+GIVEN = "given"
+NULL = "null"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One set of predictions: a method, its preset, every setting that differs from the preset, and its seed.
+class Row:  # numpydoc ignore=PR02
+    """One set of predictions: a method, its preset, the settings that differ from it, and its seed.
 
-    Rows that differ in their seed alone share a `line`, which is what a table prints: the mean over its rows.
+    Rows that differ in their seed alone share a `line`, which is what a table prints: the mean over
+    its rows.
+
+    Parameters
+    ----------
+    row : str
+        The id, unique in a results folder.
+    line : str
+        The id of the line that the row belongs to.
+    method : str
+        A name of `nerve.methods.METHODS`, or "features" for numbers that the user has given.
+    label : str
+        What tables call it: the user's name for it, or the title of the method.
+    kind : str
+        reference, supervised, self-supervised, given (the user's own features) or null (permuted
+        networks).
+    group : str
+        Lines of one group stand together between rules.
+    view : str
+        The matrix that is cut into patches.
+    variant : str
+        How it differs from other lines of the same label, in words.
+    settings : dict
+        Those that differ from the preset, and those swept.
+    preset : str
+        Empty for methods without settings that presets change.
+    title : str
+        What the method is called.
+    swept : str
+        Names of the settings that were swept, joined by commas.
+    seed : int
+        Of the method.
+    scope : str
+        Whom it had seen (see `SCOPES`); with the cohorts, where these differ: scores.tsv has each.
+    trained_on : str
+        Cohorts that its encoder was trained on, with numbers of participants.
+    width : int
+        Numbers per participant; 0 where it does not apply.
+    seconds : float
+        Time of training and embedding.
+    adapted : str
+        The substitute that a cohort made necessary.
+    given : bool
+        Whether it is a trained model, or numbers, of the user's: nothing was trained here.
     """
 
-    row: str  # the id, unique in a results folder
-    line: str  # the id of the line that the row belongs to
-    method: (
-        str  # a name of `nerve.methods.METHODS`, or "features" for numbers that the user has given
-    )
-    label: str  # what tables call it: the user's name for it, or the title of the method
-    kind: str  # reference, supervised, self-supervised, given (the user's own features) or null (permuted networks)
-    group: str = ""  # lines of one group stand together between rules
-    view: str = "fc"  # the matrix that is cut into patches
-    variant: str = ""  # what sets it apart from other lines of the same label, in words
-    settings: dict[str, Any] = field(
-        default_factory=dict
-    )  # those that differ from the preset, and those swept
-    preset: str = ""  # empty for methods without settings that presets change
-    title: str = ""  # what the method is called
-    swept: str = ""  # names of the settings that were swept, joined by commas
+    row: str
+    line: str
+    method: str
+    label: str
+    kind: str
+    group: str = ""
+    view: str = "fc"
+    variant: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    preset: str = ""
+    title: str = ""
+    swept: str = ""
     seed: int = 0
-    scope: str = "none"  # whom it had seen (see `SCOPES`); with the cohorts, where these differ: scores.tsv has each
-    trained_on: str = ""  # cohorts that its encoder was trained on, with numbers of participants
-    width: int = 0  # numbers per participant; 0 where it does not apply
-    seconds: float = 0.0  # time of training and embedding
-    adapted: str = ""  # the substitute that a cohort made necessary
-    given: bool = (
-        False  # a trained model, or numbers, of the user's: nothing of it was trained here
-    )
+    scope: str = "none"
+    trained_on: str = ""
+    width: int = 0
+    seconds: float = 0.0
+    adapted: str = ""
+    given: bool = False
 
 
-# whom a row had seen of the participants that it is tested on; found out once, by the run of each row and cohort
+# whom a row had seen of the participants that it is tested on; decided once, by `evaluate_features`
 SCOPES = {
     "all": "pretrained, without labels, on all participants including those tested",
     "some": "pretrained, without labels, on some of the participants tested",
@@ -68,42 +105,49 @@ def pretraining_use(scopes: Iterable[str], of_encoders: Iterable[str]) -> str:
 
     Parameters
     ----------
-    scopes : names of `SCOPES`
-        Of all rows on the cohort.
-    of_encoders : names of `SCOPES`
-        Of the rows of encoders and of given features: references that are fitted in training folds are no encoders.
+    scopes : iterable of str
+        Names of `SCOPES`, of all rows on the cohort.
+    of_encoders : iterable of str
+        Names of `SCOPES`, of the rows of encoders and of given features: references that are
+        fitted in training folds are no encoders.
+
+    Returns
+    -------
+    str
+        yes, in part, not known, in training folds only, or no.
 
     Examples
     --------
     >>> pretraining_use(["none", "all"], ["all"]), pretraining_use(["none", "train_folds"], [])
     ('yes', 'no')
     """
-    known, encoders = set(scopes), set(of_encoders)
-    if "all" in known:
+    all_scopes = set(scopes)
+    if "all" in all_scopes:
         return "yes"
-    if "some" in known:
+    if "some" in all_scopes:
         return "in part"
-    if "not stated" in known:
+    if "not stated" in all_scopes:
         return "not known"
-    return "in training folds only" if "train_folds" in encoders else "no"
+    if "train_folds" in set(of_encoders):
+        return "in training folds only"
+    return "no"
 
 
 def class_target(column: str, label: str) -> str:
-    """What the target is called that is one class of a column against all others."""
+    """The name of the target that is one class of a column against all others."""
     return f"{column}: {label}"
 
 
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """rows.tsv as a table, one row per `Row`."""
-    return pd.DataFrame([asdict(row) for row in rows], columns=[one.name for one in fields(Row)])
+    """Make the table of rows.tsv, one row per `Row`."""
+    columns = [row_field.name for row_field in fields(Row)]
+    return pd.DataFrame([asdict(row) for row in rows], columns=columns)
 
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
     """The rows of rows.tsv as objects."""
-    return [
-        Row(**{str(name): value for name, value in record.items()})
-        for record in table.to_dict("records")
-    ]
+    records: list[Any] = table.to_dict("records")
+    return [Row(**record) for record in records]
 
 
 def lines_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -112,19 +156,25 @@ def lines_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def short_name(line: Any) -> str:
-    """What a line is called, without its settings: its label, and the view if that is not FC itself."""
+    """What a line is called, without its settings: its label, and the view if it is not FC."""
     view = "" if line.view in ("", "fc") else f"{line.view} view"
     return ", ".join(part for part in (line.label, view) if part)
 
 
 def line_label(line: Any, most: int | None = None) -> str:
-    """What a figure or sentence calls a line: its name, its preset, and the settings that differ from the preset.
+    """What a figure or sentence calls a line: its name, preset and settings that differ from it.
 
     Parameters
     ----------
     line : Row
+        Any row of the line.
     most : int, optional
-        Settings that are named, the swept ones first; how many more there are is said. All by default.
+        How many settings are named, the swept ones first; the others are counted. All by default.
+
+    Returns
+    -------
+    str
+        The label.
 
     Examples
     --------
@@ -140,46 +190,85 @@ def line_label(line: Any, most: int | None = None) -> str:
     words = setting_words(line)
     if most is not None and len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
-    described = "; ".join(part for part in (_method_and_preset(line), ", ".join(words)) if part)
-    return f"{name} ({described})" if described else name
+    method_and_preset = " ".join(part for part in (_title_not_in_label(line), line.preset) if part)
+    description = "; ".join(part for part in (method_and_preset, ", ".join(words)) if part)
+    return f"{name} ({description})" if description else name
 
 
 def line_labels(rows: Iterable[Row], most: int = 3) -> dict[str, str]:
     """The label of each line: short, unless two lines could then not be told apart."""
     lines = {row.line: row for row in rows}
-    short = {line: line_label(row, most) for line, row in lines.items()}
-    labels = list(short.values())
-    return {
-        line: label if labels.count(label) == 1 else line_label(lines[line])
-        for line, label in short.items()
-    }
+    labels = {line: line_label(row, most) for line, row in lines.items()}
+    counts = Counter(labels.values())
+    for line, label in labels.items():
+        if counts[label] > 1:
+            labels[line] = line_label(lines[line])
+    return labels
 
 
 def setting_words(line: Any) -> list[str]:
-    """The settings that differ from the preset, "epochs 1" each; swept ones first, and no view that the name has."""
+    """The settings that differ from the preset, "epochs 1" each; swept ones first.
+
+    The view is left out where `short_name` has it.
+
+    Parameters
+    ----------
+    line : Row
+        Any row of the line.
+
+    Returns
+    -------
+    list of str
+        One phrase per setting.
+    """
+    settings = dict(line.settings)
+    if line.view not in ("", "fc"):
+        settings.pop("view", None)
     swept = line.swept.split(",") if line.swept else []
-    in_name = line.view not in ("", "fc")
-    ordered = sorted(
-        line.settings, key=lambda name: name not in swept
-    )  # stable: others stay in their order
-    return setting_phrases(
-        {name: line.settings[name] for name in ordered if not (name == "view" and in_name)}
-    )
+    # the sort is stable: others stay in their order
+    ordered = sorted(settings, key=lambda name: name not in swept)
+    return setting_phrases({name: settings[name] for name in ordered})
 
 
 def setting_phrases(settings: Mapping[str, Any]) -> list[str]:
     """Settings in words, one phrase each.
+
+    Parameters
+    ----------
+    settings : mapping
+        Name → value.
+
+    Returns
+    -------
+    list of str
+        The phrases.
 
     Examples
     --------
     >>> setting_phrases({"epochs": 1, "tokenizer": "shared"})
     ['epochs 1', 'tokenizer shared']
     """
-    return [f"{name} {_word(value)}" for name, value in settings.items()]
+    phrases = []
+    for name, value in settings.items():
+        word = value if isinstance(value, str) else json.dumps(value, default=str)
+        phrases.append(f"{name} {word}")
+    return phrases
 
 
 def settings_in_words(preset: str, phrases: Sequence[str]) -> str:
     """A preset and what differs from it; "preset" stands only where nothing does.
+
+    Parameters
+    ----------
+    preset : str
+        Its name; may be empty.
+    phrases : sequence of str
+        What `setting_phrases` gives.
+
+    Returns
+    -------
+    str
+        Part of a sentence.
 
     Examples
     --------
@@ -200,7 +289,17 @@ def without_swept(line: Row) -> Row:
 
 
 def settings_text(line: Any) -> str:
-    """The method, preset and settings of a line in full, as a sentence has them; empty where there are none.
+    """The method, preset and settings of a line in full, as a sentence has them.
+
+    Parameters
+    ----------
+    line : Row
+        Any row of the line.
+
+    Returns
+    -------
+    str
+        Empty where there are none.
 
     Examples
     --------
@@ -210,36 +309,48 @@ def settings_text(line: Any) -> str:
     >>> settings_text(replace(row, settings={"epochs": 1}))
     'NERVE, the settings of paper except epochs 1'
     """
-    said = settings_in_words(line.preset, setting_words(line))
-    return ", ".join(part for part in (_unnamed_title(line), said) if part)
-
-
-def _method_and_preset(line: Any) -> str:
-    return " ".join(part for part in (_unnamed_title(line), line.preset) if part)
-
-
-def _unnamed_title(line: Any) -> str:
-    """The title of the method, where the label does not say it."""
-    return "" if line.title.casefold() in line.label.casefold() else line.title
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    settings = settings_in_words(line.preset, setting_words(line))
+    return ", ".join(part for part in (_title_not_in_label(line), settings) if part)
 
 
 def lines_under_test(null: Iterable[Row], lines: Iterable[Row]) -> list[Row]:
-    """The lines whose networks null models permute: these have all other settings of theirs."""
-    entries = {row.line.removeprefix("null-") for row in null}  # the number in the experiment file
-    first = [
-        row
-        for row in lines
-        if row.line.removeprefix(f"{row.method}-").removesuffix("-0") in entries
-    ]
-    return list({row.line: row for row in first}.values())
+    """The lines whose networks null models permute: all other settings are the same.
+
+    Parameters
+    ----------
+    null : iterable of Row
+        Rows of null models.
+    lines : iterable of Row
+        All other rows.
+
+    Returns
+    -------
+    list of Row
+        One row per line.
+    """
+    # numbers in the experiment file
+    entries = {row.line.removeprefix("null-") for row in null}
+    tested = {}
+    for row in lines:
+        entry = row.line.removeprefix(f"{row.method}-").removesuffix("-0")
+        if entry in entries:
+            tested[row.line] = row
+    return list(tested.values())
 
 
 def contenders(rows: pd.DataFrame) -> list[str]:
-    """Lines that are compared with each other: the methods; references where there is no method; never covariates."""
+    """Lines that are compared with each other: the methods, or references where there are none.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        What each row is (rows.tsv).
+
+    Returns
+    -------
+    list of str
+        Ids of lines; never that of covariates.
+    """
     lines = lines_of(rows)
     compared = lines[(lines["kind"] != NULL) & (lines["method"] != "covariates")]
     methods = compared[compared["kind"] != REFERENCE]
@@ -247,11 +358,13 @@ def contenders(rows: pd.DataFrame) -> list[str]:
 
 
 def references(rows: pd.DataFrame) -> list[str]:
-    """Reference lines that stand apart: each is compared with the best contender."""
+    """Reference lines that are no contenders: each is compared with the best contender."""
     lines = lines_of(rows)
-    apart = (
-        (lines["kind"] == REFERENCE)
-        & (lines["method"] != "covariates")
-        & ~lines.index.isin(contenders(rows))
-    )
-    return list(lines.index[apart])
+    is_reference = (lines["kind"] == REFERENCE) & (lines["method"] != "covariates")
+    is_contender = lines.index.isin(contenders(rows))
+    return list(lines.index[is_reference & ~is_contender])
+
+
+def _title_not_in_label(line: Any) -> str:
+    """The title of the method; empty where the label has it."""
+    return "" if line.title.casefold() in line.label.casefold() else line.title

@@ -1,4 +1,4 @@
-"""Train here, test there: two cohorts as one, of which the first is only trained on and the second only tested."""
+"""Train on one cohort and test on another: both as one, the first trained on, the second tested."""
 
 from __future__ import annotations
 
@@ -17,38 +17,45 @@ from nerve.evaluation.participants import Participants, prepare_participants
 from nerve.evaluation.protocol import AUTO, Protocol
 
 
-def joined(train: Cohort, test: Cohort) -> Cohort:
-    """Both cohorts under the name of the second, regions matched by label; the participants of the first come first.
-
-    An id that stands in both is taken to be of two participants, and that of the first gets the name of its cohort
-    (behind a space, so that its place in the order of ids stays).
-    """
-    ids = train.participants["participant_id"]
-    twice = ids.isin(test.participants["participant_id"])
-    renamed = train.subset(np.arange(len(train)))
-    renamed.participants["participant_id"] = ids.where(~twice, ids + f" ({train.name})")
-    return Cohort.concat([renamed, test.align(train.parcellation)], name=test.name)
-
-
 def prepare_transfer(
     train: Cohort, test: Cohort, protocol: Protocol
 ) -> tuple[Cohort, Participants, Protocol]:
-    """Both cohorts as one, its participants with folds that train on the first and test on the second, the protocol.
+    """Join two cohorts, with folds that train on the first and test on the second.
 
-    Whoever of the first shares a family or their FC with a participant of the second is not trained on.
+    Participants of the first who share a family or their FC with one of the second are not trained
+    on.
+
+    Parameters
+    ----------
+    train, test : Cohort
+        Of the same regions, in any order.
+    protocol : Protocol
+        Its columns must be in both.
+
+    Returns
+    -------
+    cohort : Cohort
+        Both under the name of the second; the training cohort comes first.
+    participants : Participants
+        Of both, with folds.
+    protocol : Protocol
+        With motion and preserved columns by name.
     """
     _check_tables(train, test, protocol)
-    both = joined(train, test)
+    both = _join(train, test)
     only_trained_on = np.arange(len(both)) < len(train)
     participants, protocol = prepare_participants(
         both, replace(protocol, n_repeats=1), only_trained_on
     )
     n_training = participants.targets[only_trained_on].notna().sum()
     for target in n_training.index[n_training < 2]:
-        found = f"{n_training[target]} participants of {train.name!r} are left to train on for {target!r}"
-        remedy = "Those who share a family or their FC with someone tested are not trained on: test other participants."
         raise problem(
-            f"{train.name!r} and {test.name!r}", found, expected="at least two", remedy=remedy
+            f"{train.name!r} and {test.name!r}",
+            f"{n_training[target]} participants of {train.name!r} are left to train on for "
+            f"{target!r}",
+            expected="at least two",
+            remedy="Those who share a family or their FC with someone tested are not trained on: "
+            "test other participants.",
         )
     return both, replace(participants, trained_on=train.name), protocol
 
@@ -64,6 +71,7 @@ def shared_participants(cohort: Cohort, other: Cohort) -> np.ndarray:
     Returns
     -------
     (n,) booleans
+        True for such participants.
     """
     other = other.align(cohort.parcellation)
     stack = Stack.concat([Stack.of(cohort.connectivity), Stack.of(other.connectivity)])
@@ -77,25 +85,44 @@ def shared_participants(cohort: Cohort, other: Cohort) -> np.ndarray:
     return shared
 
 
+def _join(train: Cohort, test: Cohort) -> Cohort:
+    """Both cohorts under the name of the second, regions matched by label; the first comes first.
+
+    An id that stands in both is taken to be of two participants, and that of the first gets the
+    name of its cohort (behind a space, so that its place in the order of ids stays).
+    """
+    ids = train.participants["participant_id"]
+    in_both = ids.isin(test.participants["participant_id"])
+    renamed = train.subset(np.arange(len(train)))
+    renamed.participants["participant_id"] = ids.where(~in_both, ids + f" ({train.name})")
+    return Cohort.concat([renamed, test.align(train.parcellation)], name=test.name)
+
+
 def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
     """Refuse a column that one cohort lacks, or that holds something else there."""
-    here, there = train.participants, test.participants
-    for cohort, other in ((train, there), (test, here)):
-        where = f"participants of {cohort.name!r}"  # of the second, after the loop
+    for cohort, other in ((train, test), (test, train)):
+        where = f"participants of {cohort.name!r}"
         known_columns(protocol.columns, cohort.participants.columns, where)
-        motion = motion_column(other.columns)
+        motion = motion_column(other.participants.columns)
         if protocol.motion == AUTO and motion and motion not in cohort.participants:
-            found = f"there is no column {motion!r}, head motion, which the other cohort has"
-            raise problem(where, found, remedy="Add it under that name, or say --motion none.")
+            raise problem(
+                where,
+                f"there is no column {motion!r}, head motion, which the other cohort has",
+                remedy="Add it under that name, or say --motion none.",
+            )
+
+    where = f"participants of {test.name!r}"
     for name in dict.fromkeys([*protocol.targets, *protocol.covariates, *protocol.preserve]):
-        if there[name].isna().all():
+        training_column = train.participants[name]
+        test_column = test.participants[name]
+        if test_column.isna().all():
             raise problem(
                 where, f"{name!r} is missing for everyone", remedy="Fill it in, or leave it out."
             )
-        if is_numeric(here[name]) != is_numeric(there[name]):
-            kind = "numbers" if is_numeric(there[name]) else "words"
+        if is_numeric(training_column) != is_numeric(test_column):
+            content = "numbers" if is_numeric(test_column) else "words"
             raise problem(
-                where, f"{name!r} holds {kind}", expected=f"what it holds in {train.name!r}"
+                where, f"{name!r} holds {content}", expected=f"what it holds in {train.name!r}"
             )
     for name in protocol.covariates:
         if is_numeric(here[name]):
@@ -112,12 +139,16 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
                 stacklevel=2,
             )
     for name in protocol.targets:
-        known = set(here[name].dropna())
-        strange = sorted(set(there[name].dropna()) - known, key=str)
-        if strange and (len(known) < 3 or not is_numeric(here[name]) or name in protocol.classes):
-            wanted = f"only classes to train on: {listed(sorted(known, key=str), most=6)}"
-            found, remedy = (
-                f"class {listed(strange, most=5)}",
-                "Write the classes alike in both cohorts.",
+        training_column = train.participants[name]
+        training_values = set(training_column.dropna())
+        unknown = sorted(set(test.participants[name].dropna()) - training_values, key=str)
+        are_words = not is_numeric(training_column)
+        has_classes = len(training_values) < 3 or are_words or name in protocol.classes
+        if unknown and has_classes:
+            raise problem(
+                f"{where}, target {name!r}",
+                f"class {listed(unknown, most=5)}",
+                expected="only classes to train on: "
+                f"{listed(sorted(training_values, key=str), most=6)}",
+                remedy="Write the classes alike in both cohorts.",
             )
-            raise problem(f"{where}, target {name!r}", found, expected=wanted, remedy=remedy)
