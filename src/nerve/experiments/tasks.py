@@ -301,8 +301,8 @@ class FoldEncoderProbe(ProbeTask):
     """Reads encoders that have never seen the test participants of their fold.
 
     That is `pretrain_scope: train_folds`. Each encoder is trained on training participants and on
-    the other cohorts of the pool, when a fold asks for it. What is trained by gradient is kept until
-    the run is done, so that one that was stopped goes on. Nothing is kept afterwards: the
+    the other cohorts of the pool, when a fold asks for it. What is trained by gradient is kept
+    until the run is done, so that one that was stopped goes on. Nothing is kept afterwards: the
     difference between two folds of the same participants is the FC of those that one left out.
     """
 
