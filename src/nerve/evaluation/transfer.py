@@ -125,16 +125,18 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
                 where, f"{name!r} holds {content}", expected=f"what it holds in {train.name!r}"
             )
     for name in protocol.covariates:
-        if is_numeric(here[name]):
+        training_column = train.participants[name]
+        if is_numeric(training_column):
             continue
-        words = there[name].dropna().astype(str)
-        unknown = words[~words.isin(set(here[name].dropna().astype(str)))]
-        if len(unknown):
-            named = listed(shared_levels(unknown), most=4)
+        words = test.participants[name].dropna().astype(str)
+        unknown_words = words[~words.isin(set(training_column.dropna().astype(str)))]
+        if len(unknown_words):
+            levels = listed(shared_levels(unknown_words), most=4)
+            examples = f" ({levels})" if levels else ""
             warnings.warn(
-                f"{len(unknown)} of {len(there)} {where} have a value of {name!r} that "
-                f"{train.name!r} lacks{f' ({named})' if named else ''}. For them it counts as "
-                "missing, as the average of the training participants.",
+                f"{len(unknown_words)} of {len(test)} {where} have a value of {name!r} that "
+                f"{train.name!r} lacks{examples}. For them it counts as missing, as the average of "
+                "the training participants.",
                 NerveWarning,
                 stacklevel=2,
             )
