@@ -147,18 +147,17 @@ def draws(participants: Participants, protocol: Protocol) -> list[Draw]:
 def _draws_that_share_features(
     participants: Participants, protocol: Protocol, features: FeatureSet
 ) -> list[tuple[Draw, list[int]]]:
-    """Each draw with those of its targets that can share features: see `cross_validation.group_targets`."""
+    """Each draw with those of its targets that can share features (`group_targets`)."""
     raw = participants.targets.to_numpy(float)
     columns = [
         participants.class_columns.get(str(name), str(name)) for name in participants.targets
     ]
-    found = []
+    shared = []
     for draw in draws(participants, protocol):
-        for places in group_targets(
-            raw[:, draw.targets], [columns[i] for i in draw.targets], features.columns
-        ):
-            found.append((draw, [draw.targets[place] for place in places]))
-    return found
+        own_columns = [columns[target] for target in draw.targets]
+        for places in group_targets(raw[:, draw.targets], own_columns, features.columns):
+            shared.append((draw, [draw.targets[place] for place in places]))
+    return shared
 
 
 def _draws_of_targets(
@@ -169,17 +168,15 @@ def _draws_of_targets(
     most = max(protocol.labels)
     known = participants.order[np.isfinite(raw[participants.order, targets[0]])]
     if participants.trained_on:
-        # two cohorts have nobody in common (`transfer.py`): everyone may be drawn alone
-        candidates, elsewhere = (
-            known[~participants.tested[known]],
-            known[participants.tested[known]],
-        )
-        groups = group_codes(None, len(candidates))
+        # no relatives of tested participants are trained on (`transfer.py`): all are drawn alone
+        is_tested = participants.tested[known]
+        candidates = known[~is_tested]
+        other_cohort = known[is_tested]
+        labels = None
     else:
-        candidates, elsewhere = known, known[:0]
-        groups = group_codes(
-            None if participants.groups is None else participants.groups[known], len(known)
-        )
+        candidates = known
+        labels = None if participants.groups is None else participants.groups[known]
+    groups = group_codes(labels, len(candidates))
     _, first_member = np.unique(groups, return_index=True)
     strata = {target: strata_of(raw[candidates, target], 5) for target in targets}
     every_stratum = np.column_stack(list(strata.values()))
@@ -187,19 +184,25 @@ def _draws_of_targets(
     for number in range(protocol.n_draws):
         seed = [protocol.seed, number]
         place = _stratified_places(joint_strata.reshape(-1), np.random.default_rng(seed))
-        # a group stands where one of its members does, so that large groups come no sooner than small ones
+        # a group stands where its first member does, so that large groups come no sooner than small
         order = np.lexsort((place, groups, place[first_member][groups]))
-        pool, others = order[:most], order[most:]
+        pool = order[:most]
         pool = pool[np.argsort(place[pool], kind="stable")]
-        unrelated = others[~np.isin(groups[others], groups[pool])]
-        test = elsewhere if participants.trained_on else candidates[unrelated]
+        if participants.trained_on:
+            test = other_cohort
+        else:
+            others = order[most:]
+            unrelated = others[~np.isin(groups[others], groups[pool])]
+            test = candidates[unrelated]
         if len(pool) < most or len(test) < _LEAST_TEST:
             name = participants.targets.columns[targets[0]]
-            whom = "" if participants.groups is None else ", relatives of labelled ones left out"
+            left_out = ""
+            if participants.groups is not None:
+                left_out = ", relatives of labelled ones left out"
             raise problem(
                 "labels",
-                f"{most} labelled participants leave {len(test)} of the {len(known)} who have {name!r} "
-                f"to be tested on{whom}",
+                f"{most} labelled participants leave {len(test)} of the {len(known)} who have "
+                f"{name!r} to be tested on{left_out}",
                 expected=f"at least {_LEAST_TEST}",
                 remedy="Ask for fewer labels.",
             )

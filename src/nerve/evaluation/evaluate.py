@@ -177,14 +177,14 @@ def _feature_notes(
     is_ridge = isinstance(features.model, KernelRidge)
     if is_ridge and lanczos_is_cheaper(n_training, n_targets, protocol.n_inner_folds):
         notes.append(
-            f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method instead "
-            "of a decomposition; `python -m benchmarks thousands` compares both."
+            f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method "
+            "instead of a decomposition; `python -m benchmarks thousands` compares both."
         )
     if n > LARGE_KERNEL and isinstance(features, RawFC) and not isinstance(features, GivenNumbers):
         notes.append(
-            f"A kernel of {n:,} participants takes {8 * n**2 / 2**30:.0f} GiB, and each fold as much "
-            "again. Features of fewer numbers than participants, such as those of an encoder, need "
-            "no kernel."
+            f"A kernel of {n:,} participants takes {8 * n**2 / 2**30:.0f} GiB, and each fold as "
+            "much again. Features of fewer numbers than participants, such as those of an "
+            "encoder, need no kernel."
         )
     return notes
 

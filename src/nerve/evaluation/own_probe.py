@@ -133,6 +133,6 @@ def _in_full(value: Any) -> str:
 
 
 def _asks_for_groups(estimator: Any) -> bool:
-    """Whether `fit` takes groups by name, or is a search, which passes them on to its inner folds."""
+    """Whether `fit` takes groups, by name or as a search, which passes them to inner folds."""
     is_search = hasattr(estimator, "estimator") and hasattr(estimator, "scoring")
     return is_search or has_fit_parameter(estimator, "groups")

@@ -41,7 +41,7 @@ class Results:  # numpydoc ignore=PR02
     Parameters
     ----------
     about : dict
-        What protocol.json holds: title, layout, parcellation, the protocol of every cohort, versions.
+        What protocol.json holds: title, layout, parcellation, protocol of each cohort, versions.
     rows : DataFrame
         What each row is: see `nerve.evaluation.Row`.
     cohorts : DataFrame
@@ -53,7 +53,7 @@ class Results:  # numpydoc ignore=PR02
         observed_raw, and repeat, whole (of a class against all others: the column of the classes),
         training_mean where there are any.
     scores : DataFrame
-        One row per cohort, target and row: scope, n, r with its 95 % interval, and all other scores.
+        One row per cohort, target and row: scope, n, r with its 95 % interval, all other scores.
     comparisons : DataFrame
         cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two.
     nulls : DataFrame

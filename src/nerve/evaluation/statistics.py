@@ -311,9 +311,9 @@ def cross_validation_interval(r: float, low: float, high: float) -> tuple[float,
 
     Everyone is a test participant once and a training participant of the other folds. With a ridge,
     r is then close to a quadratic form Σ yᵢ aᵢⱼ yⱼ with symmetric a, whose variance under noise is
-    2 Σ a² σ⁴, while resampling participants with their predictions held fixed sees Σ a² σ⁴. So where
-    nothing is predictable the plain interval covers 0 in about 83 % of cohorts, not 95 %, and this
-    one in about 95 %; where r is large it is wider than it need be.
+    2 Σ a² σ⁴, while resampling participants with their predictions held fixed sees Σ a² σ⁴. So
+    where nothing is predictable the plain interval covers 0 in about 83 % of cohorts, not 95 %, and
+    this one in about 95 %; where r is large it is wider than it need be.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def is_binary(observed_raw: Any) -> bool:
 def _by_target(
     predictions: pd.DataFrame,
 ) -> Iterator[tuple[tuple[str, str], np.ndarray, pd.DataFrame]]:
-    """Cohort and target, participants, and predictions of all rows; columns of classes come last."""
+    """Cohort and target, participants, predictions of all rows; columns of classes come last."""
     known_columns(_COLUMNS, predictions.columns, "predictions table")
     table = with_lines(predictions)
     defaults: dict[str, Any] = {"repeat": 0, "observed_raw": table["observed"], "whole": ""}

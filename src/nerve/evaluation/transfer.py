@@ -128,15 +128,15 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
         training_column = train.participants[name]
         if is_numeric(training_column):
             continue
-        known_words = set(training_column.dropna().astype(str))
         words = test.participants[name].dropna().astype(str)
-        unknown_words = words[~words.isin(known_words)]
+        unknown_words = words[~words.isin(set(training_column.dropna().astype(str)))]
         if len(unknown_words):
-            named = listed(shared_levels(unknown_words), most=4)
+            levels = listed(shared_levels(unknown_words), most=4)
+            examples = f" ({levels})" if levels else ""
             warnings.warn(
                 f"{len(unknown_words)} of {len(test)} {where} have a value of {name!r} that "
-                f"{train.name!r} lacks{f' ({named})' if named else ''}. For them it counts as "
-                "missing, as the average of the training participants.",
+                f"{train.name!r} lacks{examples}. For them it counts as missing, as the average of "
+                "the training participants.",
                 NerveWarning,
                 stacklevel=2,
             )
