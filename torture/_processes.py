@@ -170,12 +170,12 @@ def without_figures() -> Iterator[None]:
     def nothing(name: str, results: object) -> None:
         raise figures.NothingToDraw("It was left out.")
 
-    drawn = figures.drawn
-    figures.drawn = nothing
+    drawn = figures.draw_with_caption
+    figures.draw_with_caption = nothing
     try:
         yield
     finally:
-        figures.drawn = drawn
+        figures.draw_with_caption = drawn
 
 
 def _code_of(pid: int) -> int:
