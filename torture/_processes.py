@@ -159,7 +159,7 @@ def _import_everything() -> None:
     for module in FIGURES.values():
         import_module(module)
     for module in ("nerve.evaluation.protocol_text", "nerve.report.page"):
-        import_module(module).template()
+        import_module(module)
 
 
 @contextmanager
