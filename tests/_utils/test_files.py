@@ -146,7 +146,7 @@ def test_a_folder_is_ours_when_new_empty_or_claimed_before(tmp_path):
     (tmp_path / "left").mkdir()
     # of a process that was killed before it marked the folder
     (tmp_path / "left" / ".lock").write_text("process 7 on 0123abcd\n")
-    (tmp_path / "left" / ".nerve.0123abcd.tmp").write_text("{")
+    (tmp_path / "left" / "..nerve.0123abcd.tmp").write_text("{")
     claim(tmp_path / "left")
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "README.md").write_text("precious")

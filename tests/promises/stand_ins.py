@@ -262,7 +262,7 @@ def derivatives(folder, n):
     return cohort
 
 
-def bids_app(folder, n=10):
+def bids_app(folder, n=12):
     """XCP-D derivatives with a table of participants, and a model of their regions."""
     cohort = derivatives(folder, n)
     model = nerve.NERVE.from_preset(

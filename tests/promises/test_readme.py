@@ -13,7 +13,7 @@ from nerve.cli import app
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = (ROOT / "docs" / "tutorials" / "get-started.md").read_text(encoding="utf-8")
-N = 10  # participants
+N = 12  # participants
 
 
 def run(words):

@@ -41,8 +41,8 @@ FileState = tuple[int, ...]  # see `file_state`
 MARK = ".nerve"  # in folders that nerve has made; holds the hashes of files that it wrote
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
-# what a process leaves that is killed before it has marked a folder as nerve's
-_LEFT_BY_A_KILL = re.compile(r"\.nerve\.[0-9a-f]{8}\.tmp")
+# the draft of the mark: of another process that is writing it, or of one that was killed
+_DRAFT_OF_MARK = re.compile(r"\.\.nerve\.[0-9a-f]{8}\.tmp")
 _LOCK = ".lock"
 _LONGEST_NAME = 80  # bytes of a file's name to which a draft's ending is added
 
@@ -687,11 +687,11 @@ def _short_name(path: Path) -> str:
 
 
 def _foreign_names(path: Path) -> list[str]:
-    """The names in a folder that nobody has marked yet which a killed nerve did not leave."""
+    """The names in a folder without a mark that no process of nerve has put there."""
     foreign = []
     for name in sorted(os.listdir(path)):
         is_left_lock = name == _LOCK and is_lock_file(path / name)
-        if not is_left_lock and not _LEFT_BY_A_KILL.fullmatch(name):
+        if not is_left_lock and not _DRAFT_OF_MARK.fullmatch(name):
             foreign.append(name)
     return foreign
 

@@ -1,6 +1,6 @@
 """What a config.json may hold: one closed type per field.
 
-Models are passed on, so that a config.json may come from anybody. Nothing in it is a path or the
+Models are passed on, so that a config.json may come from anywhere. Nothing in it is a path or the
 name of code: a word is compared with a list of known words or printed, and is never opened or
 imported. The values of ``parameters`` are checked once more, against the signature of the method.
 """
