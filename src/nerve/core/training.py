@@ -255,7 +255,11 @@ class LabelledDataset:
 
 
 class Checkpoints(Protocol):
-    """Where a run is kept, so that it can be resumed; see `nerve.methods.run_folder`."""
+    """Where a run is kept, so that it can be resumed.
+
+    `nerve.methods.run_folder` has one in a folder; `nerve.methods.trained` looks there before it
+    trains.
+    """
 
     def load(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and state of the last checkpoint."""

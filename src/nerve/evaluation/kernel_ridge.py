@@ -205,11 +205,11 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         grid = np.asarray(self.lambdas, float)
         if lanczos_is_cheaper(len(kernel), targets.shape[1], self.n_inner_folds):
             krylov = Krylov(kernel, common, targets, folds)
-            self.lambda_ = self._choose(krylov.held_out(grid), targets, folds)
+            self.lambda_ = self._choose_lambda(krylov.held_out(grid), targets, folds)
             return krylov.solution(self.lambda_)
         spectrum = Spectrum.of_kernel(kernel, common)
         held_out = held_out_of_kernel(spectrum, targets, folds, grid)
-        self.lambda_ = self._choose(held_out, targets, folds)
+        self.lambda_ = self._choose_lambda(held_out, targets, folds)
         return spectrum.rotation @ spectrum.solve(spectrum.coordinates(targets), self.lambda_)
 
     def _solve_rows(
@@ -219,10 +219,12 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         grid = np.asarray(self.lambdas, float)
         spectrum = Spectrum.of_rows(rows, rows.T @ rows, common)
         held_out = held_out_of_rows(spectrum, targets, folds, grid)
-        self.lambda_ = self._choose(held_out, targets, folds)
+        self.lambda_ = self._choose_lambda(held_out, targets, folds)
         return spectrum.rotation @ spectrum.solve(spectrum.coordinates(targets), self.lambda_)
 
-    def _choose(self, held_out: HeldOut, targets: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    def _choose_lambda(
+        self, held_out: HeldOut, targets: np.ndarray, folds: np.ndarray
+    ) -> np.ndarray:
         """The λ of each target with the best score over the inner folds, (T,)."""
         grid = np.asarray(self.lambdas, float)
         if len(grid) == 1:
