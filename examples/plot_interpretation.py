@@ -13,7 +13,12 @@ import matplotlib.pyplot as plt
 
 import nerve
 from nerve.data.simulate import Target, simulate_cohort
-from nerve.interpret import attention_summary, network_weights, patch_importance
+from nerve.interpret import (
+    attention_summary,
+    network_weights,
+    patch_importance,
+    region_occlusion,
+)
 from nerve.report.report_data import ReportData
 
 target = Target("score", true_r=0.8, factors={"general": 1.0})
@@ -69,4 +74,11 @@ print(attention.pairs.sort_values("ratio", ascending=False).head(3).round(3))
 # %%
 # Weights of regions in a glass brain and on the cortical surface that nilearn ships.
 nerve.plot.interpretation_brain(ReportData(interpretation={"network_weights": weights}))
+
+# %%
+# Weights of some models are the same for every region. Their map hides one region after another, and measures how far
+# the features of a participant move. Every NERVE model has such a map.
+regions = region_occlusion(encoders, cohort.subset(range(16)))
+print(regions.sort_values("rank").head(5)[["region", "network", "change", "stability"]])
+nerve.plot.interpretation_weights(ReportData(interpretation={"region_occlusion": regions}))
 plt.show()

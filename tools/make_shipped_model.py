@@ -110,6 +110,13 @@ recipe was trained on STAGES and the other {half} participants of UCLA. Diagnosi
 {n} participants of STAGES were scanned twice, three months apart. The other session is the most correlated one for
 {raw:.0%} with raw FC, and for {model:.0%} with the same recipe trained on UCLA alone, which has seen nobody of STAGES.
 """
+GOOD_FOR = """\
+Good for features of a new cohort with the same 419 regions without training anything, offline, and for trying the
+package.
+
+Not the best features that can be had: tangent space and NERVE fitted on the cohort itself keep more of a
+participant (docs/what-nerve-learns.md). Not for recognising participants, nor for diagnosis; not for other
+parcellations, for Fisher z, or for FC with the global signal left in; not tried on children or old people."""
 ABOUT = """
 ## Who, and which preprocessing
 
@@ -123,13 +130,6 @@ Regions: Schaefer 400 in 17-network order and the 19 subcortical regions of CBIG
 not Fisher z. {negative:.0%} of the entries are negative, as after global-signal regression. `nerve check COHORT --model
 {name}` says whether a cohort looks like them.
 {measured}
-## Good for, and not
-
-Good for features of a new cohort with the same 419 regions without training anything, offline, and for trying the
-package. Not the best features that can be had: tangent space and NERVE fitted on the cohort itself keep more of a
-participant (docs/what-nerve-learns.md). Not for recognising participants, nor for diagnosis; not for other
-parcellations, for Fisher z, or for FC with the global signal left in; not tried on children or old people.
-
 ## What is in the file
 
 Weights, the mean FC and its whitening, {directions} directions in which participants differ and {components} components
@@ -174,7 +174,8 @@ def main() -> None:
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
         run = model.save(Path(folder) / NAME)
-        write_text(run / CARD, (run / CARD).read_text(encoding="utf-8") + about)
+        card = (run / CARD).read_text(encoding="utf-8")
+        write_text(run / CARD, card.replace(model.purpose(), GOOD_FOR) + about)
         size = pack(run, Path(folder) / f"{NAME}.zip", half=True).stat().st_size
         if size > MOST:
             raise problem(NAME, f"the archive has {size:,} bytes", expected=f"at most {MOST:,}")

@@ -17,12 +17,8 @@ from packaging.utils import canonicalize_name
 from nerve._utils.files import write_json, write_text
 
 ROOT = "nerve-fc"
-EXTRAS = (
-    "fmri",
-    "viz",
-    "baselines",
-    "slurm",
-)  # what users may install; docs and dev are for developers
+# what users may install; docs and dev are for developers
+EXTRAS = ("fmri", "slurm", "excel", "tensorboard", "hub")
 PAGE = """# Licences
 
 nerve is under the MIT licence. It installs the packages below, each under its own; `make sbom` writes this table and

@@ -18,6 +18,7 @@ import yaml
 from safetensors.numpy import load_file
 
 from nerve._utils.files import MARK
+from nerve._utils.locks import is_lock_file
 
 TIMES = ("seconds", "cpu_seconds", "samples_per_second")
 OF_THIS_RUN = (
@@ -51,6 +52,10 @@ def debris(folder: Path) -> list[str]:
 def unreadable(folder: Path) -> Iterator[tuple[str, str]]:
     """Visible files that are not whole, and why."""
     for file in visible_files(folder) if folder.is_dir() else ():
+        if is_lock_file(
+            file
+        ):  # also an empty one: its process was killed before it wrote its number
+            continue
         try:
             _check(file)
         except Exception as error:

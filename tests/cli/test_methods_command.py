@@ -18,6 +18,8 @@ def test_every_method_is_listed_with_its_needs():
     for name in METHODS:
         assert f"\n{name} " in f"\n{result.output}"
     assert "gate         GATE: needs time series; learns without labels" in result.output
+    assert "accepts any measure\n" in result.output
+    assert "accepts Pearson correlations (r) or partial correlations\n" in result.output
     assert "3,403,712 parameters (paper)\n" in result.output
     assert "parameters (default, shrunk view)\n" in result.output
 

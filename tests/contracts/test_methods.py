@@ -39,6 +39,7 @@ PARTS = {
     "base",
     "configuration",
     "graph_layers",
+    "hub",
     "inputs",
     "kept_model",
     "packing",
@@ -48,6 +49,7 @@ PARTS = {
     "run_folder",
     "runs",
     "trained",
+    "training_logs",
 }  # modules that are no method
 DOCS = Path(__file__).parents[2] / "docs" / "methods"
 

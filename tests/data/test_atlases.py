@@ -9,7 +9,7 @@ from nerve._utils.errors import NerveError
 from nerve.cli import app
 from nerve.data.atlas_tables import (
     SCHAEFER_SIZES,
-    other_aliases,
+    aliases_between,
     parcellation_names,
     schaefer_aliases,
 )
@@ -20,7 +20,8 @@ from nerve.data.readers import read_cohort
 PUBLISHED = {
     "gordon333": (333, 13), "glasser360-rl": (360, 12), "glasser360-lr": (360, 12), "power264": (264, 14),
     "shen268": (268, 11), "aal116": (116, 8), "cc200": (200, 1), "tian-s1": (16, 7), "tian-s2": (32, 7),
-    "tian-s3": (50, 7), "tian-s4": (54, 7),
+    "tian-s3": (50, 7), "tian-s4": (54, 7), "aal90": (90, 7), "aal2-120": (120, 9),
+    "desikan83": (83, 8), "desikan68": (68, 7), "destrieux148": (148, 7),
 }  # fmt: skip
 # sizes of networks that their papers state: Gordon 2016, Ji 2019 (Cole-Anticevic, cortex), Power 2011
 NETWORK_SIZES = {
@@ -94,6 +95,13 @@ def test_networks_are_of_the_size_that_their_papers_state(name):
         ("aal116", 1, "Precentral_L", "Frontal"),
         ("aal116", 2, "Precentral_R", "Frontal"),
         ("aal116", 116, "Vermis_10", "Cerebellum"),
+        ("aal90", 90, "Temporal_Inf_R", "Temporal"),
+        ("aal2-120", 120, "Vermis_10", "Cerebellum"),
+        ("aal2-120", 3, "Frontal_Sup_2_L", "Default"),
+        ("desikan83", 35, "Left-Thalamus-Proper", "Subcortical"),
+        ("desikan83", 83, "Brain-Stem", "Subcortical"),
+        ("desikan68", 68, "ctx-rh-insula", "SalVentAttn"),
+        ("destrieux148", 75, "ctx_rh_G_and_S_frontomargin", "Limbic"),
         ("tian-s1", 1, "HIP-rh", "Hippocampus"),
         ("tian-s4", 28, "HIP-head-m1-lh", "Hippocampus"),
         ("4s456-17", 1, "LH_Vis_1", "DorsAttnA"),
@@ -151,12 +159,63 @@ def _file(labels):
     return Parcellation(tuple(labels), ("?",) * len(labels), name="the file")
 
 
-def test_no_name_means_two_regions():
-    alias = other_aliases()
-    labels = {label for name in PUBLISHED for label in load_parcellation(name).labels}
-    assert not set(alias) & labels  # an alias is never another region's own label
-    assert set(alias.values()) <= labels
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_no_name_means_two_regions_of_an_atlas(name):
+    alias = aliases_between("the file", name)
+    labels = load_parcellation(name).labels
+    assert not set(alias) & set(labels)  # an alias is never another region's own label
+    assert set(alias.values()) <= set(labels)
     assert not any(set(alias) & set(schaefer_aliases(size)) for size in SCHAEFER_SIZES)
+
+
+def test_a_code_means_the_region_of_the_atlas_that_is_asked_for():
+    codes = _file(["2001", "2101", "2002"])
+    aal, aal2, desikan = "aal116", "aal2-120", "desikan83"
+    names = {}
+    for name in (aal, aal2, desikan):
+        target = load_parcellation(name)
+        positions = codes.positions_of(target)
+        names[name] = [target.labels[i] for i in np.flatnonzero(positions >= 0)]
+    assert names[aal] == ["Precentral_L", "Precentral_R", "Frontal_Sup_L"]
+    assert names[aal2] == ["Precentral_L", "Precentral_R", "Frontal_Sup_2_L"]
+    assert names[desikan] == ["ctx-rh-bankssts", "ctx-rh-caudalanteriorcingulate"]
+    # between two tables of users, a code that has several meanings means nothing
+    assert _file(["Frontal_Sup_L"]).positions_of(_file(["2101"])).tolist() == [-1]
+
+
+def test_aal90_and_desikan68_are_parts_of_the_larger_atlases():
+    index = load_parcellation("aal116").reordering_to("aal90")
+    assert np.array_equal(index, np.arange(90))
+    large, small = load_parcellation("desikan83"), load_parcellation("desikan68")
+    assert np.array_equal(large.reordering_to(small), np.r_[0:34, 41:75])
+    assert small.hemispheres == ("L",) * 34 + ("R",) * 34
+    assert set(large.labels) - set(small.labels) > {"Left-Thalamus-Proper", "Brain-Stem"}
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        ("desikan68", lambda label: label.replace("-", "_")),
+        ("desikan68", lambda label: label.removeprefix("ctx-").replace("-", "_")),
+        ("desikan68", lambda label: f"{label[4].upper()}_{label[7:]}"),  # ENIGMA
+        ("desikan68", lambda label: f"{label[7:]}-{label[4:6]}"),  # MNE
+        ("desikan83", lambda label: label.replace("-", ".")),  # R's names of columns
+        ("destrieux148", lambda label: label.replace("ctx_lh_", "lh.").replace("ctx_rh_", "rh.")),
+        ("schaefer200-17", lambda label: f"X{label}"),  # R's
+        ("schaefer200-17", lambda label: f"x{label}"),  # MATLAB's
+        ("schaefer200-7", lambda label: f"X{label}"),
+    ],
+)
+def test_names_that_programs_made_of_labels_are_known(name, dialect):
+    target = load_parcellation(name)
+    order = np.random.default_rng(0).permutation(target.n_regions)
+    file = _file([dialect(target.labels[i]) for i in order])
+    assert np.array_equal(order[file.reordering_to(target)], np.arange(target.n_regions))
+
+
+def test_labels_that_differ_in_more_than_marks_are_not_the_same():
+    assert _file(["a.b", "a-b", "c"]).positions_of(_file(["a_b", "d"])).tolist() == [-1, -1]
+    assert _file(["X1", "1"]).positions_of(_file(["1", "X1"])).tolist() == [1, 0]
 
 
 def test_a_name_without_its_order_is_refused_with_the_choices():

@@ -1,5 +1,7 @@
 """`nerve check`: a sound cohort is usable, each planted fault is found, a wrong region order is doubted."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -434,3 +436,44 @@ def test_the_table_of_eigenvalues_in_the_documents_is_what_the_data_give(shared_
         "z for r": -0.87, "positive": -1.3, "damaged row": -4.5, "unfolded": -22,
     }  # fmt: skip
     assert {name: float(f"{value:.2g}") for name, value in found.items()} == expected
+
+
+REGIONS = load_parcellation("schaefer100-17")
+NOT_FC = {
+    "distances": (
+        lambda fc: np.where(np.eye(100), 1, 1 - fc),
+        "networks against chance",
+        "distanc",
+    ),
+    "noise": (
+        lambda fc: np.stack([one[order][:, order] for one in fc for order in [ORDER]]),
+        "networks against chance",
+        "another order",
+    ),
+    "absolute values": (np.abs, "distribution", "mutual information"),
+    "no negatives": (lambda fc: np.maximum(fc, 0), "distribution", "negative values set to 0"),
+    "binary": (
+        lambda fc: np.where(np.eye(100), 1, fc > 0.2).astype(float),
+        "distribution",
+        "binary",
+    ),
+    "cosines": (lambda fc: np.where(np.eye(100), 1, 0.9 + fc / 20), "mean FC", "cosine"),
+    "changed sign": (lambda fc: np.where(np.eye(100), 1, -0.4 - fc / 3), "mean FC", "sign"),
+}
+ORDER = np.random.default_rng(3).permutation(100)
+
+
+@pytest.mark.parametrize("name", NOT_FC)
+def test_what_is_not_fc_is_not_usable_and_what_it_looks_like_is_said(name):
+    change, check, words = NOT_FC[name]
+    sound = networked(REGIONS)
+    assert check_cohort(cohort(sound)).usable
+    quality = check_cohort(cohort(change(sound)))
+    assert check in quality.faults
+    assert words in row(quality, check)["detail"]
+
+
+def test_the_networks_are_compared_with_shuffled_ones_and_both_numbers_said():
+    shown = row(check_cohort(cohort(networked(REGIONS))), "networks against chance")
+    assert re.fullmatch(r"contrast 0\.\d{3}", shown["value"])
+    assert re.fullmatch(r"95th percentile of 200 shuffled networks: 0\.\d{3}", shown["detail"])

@@ -112,3 +112,68 @@ def test_fc_that_correlates_above_9999_is_the_same_and_less_is_not():
     assert [rows.tolist() for rows in same.same_matrices()] == [[3, 7]]
     shuffled = same.align(cohort.parcellation.subset([5, 3, 1, 0, 2, 4, 6, 7])).subset([7, 1, 3])
     assert [rows.tolist() for rows in shuffled.same_matrices()] == [[0, 2]]
+
+
+def with_codes(values, name="score"):
+    rng = np.random.default_rng(0)
+    return make_cohort(80, **{name: values(rng), "other": rng.normal(size=80)})
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (lambda rng: [999.0, 999.0, *rng.uniform(8, 21, 78)], 999),
+        (lambda rng: [-9.0, -9.0, *rng.uniform(70, 130, 78)], -9),
+        (lambda rng: [-999.0, -999.0, *rng.normal(size=78)], -999),
+        (lambda rng: [777.0, 777.0, 888.0, 888.0, *rng.uniform(0, 20, 76)], 777),
+        (lambda rng: [9, 9, 9, *rng.integers(1, 3, 77)], 9),
+    ],
+)
+def test_codes_that_were_not_declared_are_suspicious_and_stop_an_evaluation(values, code):
+    cohort = with_codes(values)
+    table = check_cohort(cohort).table.set_index("check")
+    assert table.loc["target score", "verdict"] == "suspicious"
+    assert f"--na-values score={code}" in table.loc["target score", "detail"]
+    for settings in ({"targets": "score"}, {"targets": "other", "covariates": "score"}):
+        with pytest.raises(NerveError, match=f"{code} stands .*--na-values score={code}"):
+            prepare_participants(cohort, Protocol(**settings))
+        # the two remedies: they are real, or they are missing
+        prepare_participants(cohort, Protocol(**settings, confirmed_values="score"))
+    column = cohort.participants["score"]
+    cohort.participants["score"] = column.where(~column.isin([code, 888]))
+    assert check_cohort(cohort).table.set_index("check").loc["target score", "verdict"] == "ok"
+    prepare_participants(cohort, Protocol(targets="score"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda rng: rng.normal(size=80),
+        lambda rng: rng.integers(1, 10, 80),  # 9 is the last of many
+        lambda rng: rng.integers(7, 10, 80),
+        lambda rng: [999.0, *rng.uniform(8, 21, 79)],  # once: an outlier
+        lambda rng: [0, 0, 0, *rng.uniform(50, 60, 77)],
+        lambda rng: rng.integers(0, 2, 80),
+    ],
+)
+def test_values_of_an_ordinary_column_are_not_suspicious(values):
+    cohort = with_codes(values)
+    assert check_cohort(cohort).table.set_index("check").loc["target score", "verdict"] == "ok"
+    prepare_participants(cohort, Protocol(targets="score"))
+
+
+def test_ages_in_words_are_refused_by_name():
+    cohort = with_codes(lambda rng: ["26-30", "31-35"] * 40, name="age")
+    with pytest.raises(NerveError, match=r"column age holds bands of years \('26-30', '31-35'\)"):
+        prepare_participants(cohort, Protocol(targets="other", covariates="age"))
+    table = check_cohort(cohort).table.set_index("check")
+    assert table.loc["covariate age", "verdict"] == "warning"
+    prepare_participants(cohort, Protocol(targets="other"))
+
+
+def test_a_confirmed_column_must_exist():
+    with pytest.raises(NerveError, match="there is no column 'scor'"):
+        prepare_participants(
+            with_codes(lambda rng: rng.normal(size=80)),
+            Protocol(targets="score", confirmed_values="scor"),
+        )

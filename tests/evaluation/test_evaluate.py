@@ -13,6 +13,7 @@ import nerve
 from nerve import NerveError
 from nerve.cli import app
 from nerve.evaluation import Results, score_table
+from nerve.evaluation.evaluate import _p_permuted_networks
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 COLUMNS = [
@@ -384,3 +385,26 @@ def test_results_are_the_same_in_memory_and_from_a_folder(cohort, features, tmp_
 def test_two_rows_of_one_name_are_refused(cohort):
     with pytest.raises(NerveError, match="Two rows are called Raw FC"):
         evaluate(["raw", "raw"], cohort, "score")
+
+
+def test_one_p_against_permuted_networks_per_encoder_and_none_for_references():
+    rows = pd.DataFrame(
+        {
+            "row": ["nerve-s1", "nerve-s2", "raw"],
+            "line": ["nerve", "nerve", "raw"],
+            "kind": ["self-supervised", "self-supervised", "reference"],
+        }
+    )
+    place = {"cohort": "a", "target": "y"}
+    scores = pd.DataFrame(
+        [
+            {**place, "row": "nerve-s1", "r": 0.1},
+            {**place, "row": "nerve-s2", "r": 0.5},
+            {**place, "row": "raw", "r": 0.9},
+        ]
+    )
+    null = pd.DataFrame([{**place, "row": f"null-{i}", "r": i / 10} for i in range(5)])
+    # the mean over seeds is .3, which .3 and .4 of the five null models reach
+    expected = (1 + 2) / (1 + 5)
+    p = _p_permuted_networks(scores, null, rows)
+    np.testing.assert_allclose(p, [expected, expected, np.nan])

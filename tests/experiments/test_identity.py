@@ -96,6 +96,19 @@ def test_every_setting_that_differs_from_the_preset_is_part_of_the_row():
     assert line_label(unchanged) == "as it is (NERVE paper)"
 
 
+def test_another_claim_of_who_was_seen_is_another_run(tmp_path):
+    table = tmp_path / "features.tsv"
+    table.write_text("participant_id\tx\na\t1\n")
+    ids = set()
+    for scope in ("other_people", "not stated"):
+        entry = {"features": str(table), "scope": scope}
+        content = {"cohorts": {"A": {"path": "x", "targets": ["iq"]}}, "methods": [entry]}
+        config = ExperimentConfig.model_validate(content)
+        plan = ExperimentPlan(config, {"A": "data"}, "code")
+        ids |= {task.id for task in plan.tasks}
+    assert len(ids) == 2
+
+
 def test_a_setting_that_is_given_as_the_preset_has_it_is_no_difference():
     (row,) = planned(
         [{"method": "nerve", "settings": {"mask_ratio": 0.5, "epochs": 4000}}], preset="paper"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 REGIONS = Parcellation(
     tuple(f"r{i:02}" for i in range(16)), tuple("AAAABBBBCCCCDDDD"), name="letters"
 )
-FIGURES = {"cohorts": ("group_mean_fc", "likeness"), "pretraining": ("loss_curves",), "prediction": ("forest",),
+FIGURES = {"cohorts": ("group_mean_fc", "likeness"), "pretraining": ("loss_curves",), "findings": ("forest",),
            "interpretation": ("interpretation_attention", "interpretation_importance")}  # fmt: skip
 PROTOCOL = ("--n-folds", "3", "--n-bootstrap", "20")
 
@@ -102,7 +102,11 @@ def test_one_report_holds_all_parts(first):
         assert row in words
     importance = pd.read_csv(out / "interpretation" / "importance.tsv", sep="\t")
     assert set(importance["target"]) == {"score", "sex"}
-    assert re.search(r"What was found:\n +tiny score: NERVE.* r = .*than|from", said)
+    assert re.search(
+        r"What was found:\n +tiny, score: .*NERVE.* r = -?\d\.\d\d \(.*95 % interval", said
+    )
+    answer = re.search(r"tiny, score: (.*)\n", said)[1]
+    assert answer in words  # the page opens with the same sentence
 
 
 def test_a_second_run_replaces_the_first_and_other_targets_are_explained_anew(

@@ -1,12 +1,11 @@
 """Held-out reconstruction, against the formula written out."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from nerve._utils.files import read_json
+from nerve.core.masked_autoencoder import MaskedAutoencoder
 from nerve.core.patching import Patching
 from nerve.core.views import make_view
 from nerve.data.cohort import Cohort
@@ -28,7 +27,7 @@ class Guesser:
     seed = 3
     parcellation_ = PARCELLATION
     patching_ = Patching.from_parcellation(PARCELLATION)
-    module_ = SimpleNamespace(n_visible=3)
+    module_ = MaskedAutoencoder(patching_, dim=4, depth=1, heads=1, decoder_dim=4, mask_ratio=0.5)
 
     def __init__(self, off: float) -> None:
         self.off = off

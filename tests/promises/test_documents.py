@@ -30,9 +30,10 @@ ANOTHER_PROGRAMS = {
     "--nnodes",
     "--rdzv-endpoint",
     "--constraint",
+    "--logdir",
     "--help",
     "--version",
-}  # torchrun, pip, every command
+}  # torchrun, pip, tensorboard, every command
 MENTIONED = "\n".join(
     path.read_text(encoding="utf-8")
     for folder in ("src", "studies", "tools")
@@ -246,7 +247,7 @@ def test_targets_of_make_and_modules_of_tools_exist():
                 assert (
                     at.is_dir()
                     or at.with_suffix(".py").is_file()
-                    or parts[0] in ("build", "pip", "venv")
+                    or parts[0] in ("build", "http", "pip", "twine", "venv")
                 ), code
                 named = at / f"{words[3]}.py" if at.is_dir() and words[3:] else at
                 assert named == at or named.is_file() or words[3].startswith("-"), (

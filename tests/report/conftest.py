@@ -12,7 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from folders import Made, line, write_folder
 from painting import paint
 
+from nerve.data.common_space import MeanPair
 from nerve.data.quality.likeness import Likeness, Signature
+from nerve.data.resampling import Resampling
 from nerve.report.load import load_results
 from nerve.report.page import write_report
 
@@ -39,7 +41,17 @@ def results(experiment):
     like = Likeness(
         "group means correlate by 1.00", ("The entries of a matrix spread by 0.360.",), *both
     )
-    return replace(load_results(experiment), likeness={("NERVE", "alpha"): like})
+    resampling = Resampling.between("schaefer200-7", "schaefer100-7")
+    matrices = [np.corrcoef(np.random.default_rng(1).normal(size=(n, 50))) for n in (200, 100)]
+    pair = MeanPair(
+        ("before: schaefer200-7", "after: schaefer100-7"),
+        (matrices[0], matrices[1]),
+        (resampling.source, resampling.target),
+        "there and back, r = 0.910",
+        resampling,
+    )
+    loaded = load_results(experiment)
+    return replace(loaded, likeness={("NERVE", "alpha"): like}, mean_pairs=[pair])
 
 
 @pytest.fixture(scope="session")

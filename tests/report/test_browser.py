@@ -6,6 +6,7 @@ Screenshots go to the folder that NERVE_ARTEFACTS names, where one is named.
 import base64
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -43,11 +44,11 @@ def opened(hostile_page, browser):
     return open_page(browser, hostile_page, 1400)
 
 
-def open_page(browser, path, width):
+def open_page(browser, path, width, height=900):
     browser.get_log("performance"), browser.get_log("browser")
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
     )
     browser.get(path.as_uri())
     browser.execute_script(
@@ -93,6 +94,26 @@ def test_nothing_overflows(opened, width):
     assert outside == []
     opened.execute_script("document.querySelectorAll('details').forEach(d => d.open = false)")
     screenshots(opened, f"hostile-{width}", width)
+
+
+@pytest.mark.parametrize(("width", "height"), [(400, 800), (1400, 900)])
+def test_the_headline_is_above_the_fold(painted, browser, width, height):
+    open_page(browser, painted / "report.html", width, height)
+    answer = browser.execute_script(
+        """const answer = document.querySelector('#findings .answer');
+           return [answer.textContent, answer.getBoundingClientRect().bottom, innerHeight]"""
+    )
+    screenshots(browser, f"experiment-{width}", width)
+    words, bottom, fold = answer
+    assert re.search(r"r = -?\d\.\d\d \(.*95 % interval -?\d\.\d\d to -?\d\.\d\d", words)
+    assert 0 < bottom < fold == height
+
+
+def test_a_term_leads_to_its_line_of_the_glossary(painted, browser):
+    open_page(browser, painted / "report.html", 1400)
+    browser.execute_script("document.querySelector('a.term[href=\"#term-scope\"]').click()")
+    target = browser.execute_script("return document.querySelector(':target').textContent")
+    assert target.startswith("scope")
 
 
 def test_table_sorts_by_number_both_ways_and_by_name(opened):

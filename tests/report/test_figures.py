@@ -32,6 +32,7 @@ from nerve.report.figures.colours import YEO7, YEO17, network_colours
 from nerve.report.figures.comparison import sweep_table
 from nerve.report.figures.prediction import _null_of_target
 from nerve.report.figures.style import network_order, square_matrix
+from nerve.report.findings import find_in, holding_interval
 from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts
 
 
@@ -115,8 +116,23 @@ def test_forest_of_a_cohort_without_scores_reports_them_as_not_available(results
     cohort, target = results.columns[0]
     mine = (results.scores["cohort"] == cohort) & (results.scores["target"] == target)
     axes = draw("forest", replace(results, scores=results.scores[~mine])).axes
+    assert [text.get_text().strip() for text in axes[0].texts] == ["not available"]
+    lines = results.scores["line"] == results.lines.index[0]
+    axes = draw("forest", replace(results, scores=results.scores[~lines])).axes
     said = [text.get_text().strip() for text in axes[0].texts]
-    assert said == ["not available"] * len(results.lines)
+    assert said.count("not available") == 1
+
+
+def test_forest_names_the_number_of_the_headline_and_draws_the_interval_that_holds(results):
+    column = results.target_columns[0]
+    finding = find_in(results, *column)
+    axes = draw("forest", results).axes[0]
+    scores = results.by_place[(*column, finding.line)]
+    assert f"{scores['r']:.2f}" in [text.get_text() for text in axes.texts]
+    segments = [one.get_segments()[0] for one in axes.collections if hasattr(one, "get_segments")]
+    place = list(results.lines.index).index(finding.line)
+    mine = next(segment for segment in segments if segment[0, 1] == place)
+    np.testing.assert_allclose(mine[:, 0], holding_interval(scores, "r"))
 
 
 def test_a_logarithmic_axis_has_plain_numbers(words):

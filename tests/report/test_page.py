@@ -1,5 +1,7 @@
 """The page: complete, true, without identifiers, safe from hostile text; made of one folder and nothing outside it."""
 
+import base64
+import io
 import re
 import shutil
 from dataclasses import replace
@@ -20,10 +22,17 @@ from nerve.data.simulate import simulate_cohort
 from nerve.evaluation.rows import rows_table
 from nerve.methods.runs import pretrain
 from nerve.report.figures import FIGURES, DrawnFigure
+from nerve.report.glossary import TERMS, term_id
 from nerve.report.load import cohorts_by_name, load_results
 from nerve.report.page import render_page, write_report
 from nerve.report.report_data import ReportData
-from nerve.report.sections import BUDGET, _shrink_to_budget, cohort_tables, draw_figures
+from nerve.report.sections import (
+    BUDGET,
+    _shrink_to_budget,
+    cohort_tables,
+    draw_figures,
+    map_downloads,
+)
 from nerve.report.words import citations, methods_text
 
 
@@ -71,16 +80,23 @@ def html(painted):
 
 def test_every_section_and_figure_is_on_the_page(html):
     reader = Reader(html)
-    sections = {
-        "methods",
-        "cohorts",
-        "pretraining",
+    order = [
+        "findings",
+        "figure-forest",
+        "paper-table",
         "prediction",
         "comparison",
+        "cohorts",
+        "pretraining",
         "interpretation",
+        "methods",
         "provenance",
-    }
-    assert sections | {f"figure-{name}" for name in FIGURES} <= set(reader.ids)
+        "glossary",
+        "citations",
+    ]
+    places = [reader.ids.index(name) for name in order]
+    assert places == sorted(places)  # what was found comes first, citations last
+    assert {f"figure-{name}" for name in FIGURES} <= set(reader.ids)
     assert "could not be made" not in html
     assert len(reader.ids) == len(set(reader.ids))
 
@@ -169,11 +185,38 @@ def test_words_of_ours_are_explained_where_they_first_appear(results, html):
     texts = methods_text(replace(results, rows=results.rows.assign(view=shrunk)))
     assert "NERVE, shrunk view" in texts[0]
     assert "Shrunk view: the model reads how FC of a participant departs" in texts[0]
-    words = Reader(html).words
-    explained = words.index("Scope: which of the tested participants a row had seen")
+    words = re.sub(r"\s+", " ", Reader(html).words)
+    explained = words.index("Scope : which of the tested participants a row had seen")
     assert explained == words.index("Scope") < words.index("scope")
     assert "Shrunk view" not in words  # no row has one
     assert "probe: targets are predicted from features" in words
+
+
+def test_terms_have_a_tooltip_and_a_line_in_the_glossary(html):
+    reader = Reader(html)
+    links = [address for address in reader.addresses if address.startswith("#term-")]
+    assert {"#term-scope", "#term-target", "#term-reference"} <= set(links)
+    assert {address.removeprefix("#") for address in links} <= set(reader.ids)
+    assert {term_id(term) for term in TERMS} <= set(reader.ids)
+    assert re.search(r'<a class="term" href="#term-scope" title="which of the tested', html)
+    assert re.search(r'<th scope="col" title="view: [^"]*">view</th>', html)
+
+
+def test_long_tables_of_maps_are_drawn_and_can_be_saved_from_the_page(html, experiment, results):
+    link = re.search(
+        r'<a href="data:text/tab-separated-values;base64,([^"]*)" download="attention', html
+    )
+    saved = pd.read_csv(io.BytesIO(base64.b64decode(link[1])), sep="\t")
+    stored = read_tsv(experiment / "interpretation" / "attention.tsv")
+    assert len(saved) == len(stored) == 128
+    np.testing.assert_allclose(saved["ratio"], stored["ratio"])
+    section = html[html.index('id="interpretation"') : html.index('id="methods"')]
+    assert "CLS" not in Reader(section).words  # no row of it is on the page
+    assert "figure-interpretation_attention" in section
+    large = replace(results, interpretation={"attention": pd.concat([stored] * 200)})
+    (download,) = map_downloads(large)
+    assert download.source == ""
+    assert download.place == "interpretation/attention.tsv beside this page"
 
 
 def test_covariates_are_reported_per_cohort(results):

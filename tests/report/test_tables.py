@@ -115,9 +115,14 @@ def test_bold_underline_and_shading_are_the_papers(table, layout, references):
              for c, cell in zip(COLUMNS, row.cells, strict=True)}  # fmt: skip
     assert found == printed(table)
     text = to_frame(made)
+    latex = to_latex(made).splitlines()
     for name, cells in table.items():
         for cell, shown in zip(cells.split(), text.loc[name], strict=True):
-            assert shown.startswith(cell.rstrip("bus").replace("±", " ±"))
+            # the paper's tables print n. for a negative r; every other table prints the number
+            expected = cell.rstrip("bus").replace("±", " ±").replace("n.", "-.02 ±.10")
+            assert shown.startswith(expected)
+        typeset = next(row for row in latex if row.startswith(f"{name} & "))
+        assert typeset.count(" n.") == cells.split().count("n.")
 
 
 def test_table_3_has_bold_with_dagger_and_nothing_else():
@@ -168,12 +173,46 @@ def test_reference_rows_are_in_a_block_with_their_own_comparison():
     assert r"$.50_{\pm .10}$$^{\uparrow}$" in to_latex(made)
 
 
-def test_references_alone_are_compared_with_each_other():
+def references_alone():
     results = fed(TABLE_1, references=True)
-    alone = results.rows[results.rows["kind"] == "reference"]
-    scores, none = results.scores[results.scores["line"].isin(REFERENCES)], results.comparisons[:0]
-    table = paper_table(replace(results, rows=alone, scores=scores, comparisons=none))
-    assert [marks(row.cells[0]) for row in table.rows] == ["b", ""]
+    rows = results.rows[results.rows["kind"] == "reference"]
+    scores = results.scores[results.scores["line"].isin(REFERENCES)]
+    return replace(results, rows=rows, scores=scores, comparisons=results.comparisons[:0])
+
+
+def test_references_alone_are_compared_with_each_other():
+    results = references_alone()
+    second = rows_table(line("pca", "pca", "PCA", "reference"))
+    scores = results.scores[results.scores["line"] == "raw"]
+    scores = scores.assign(line="pca", row="pca-0", r=0.4)
+    table = paper_table(
+        replace(
+            results,
+            rows=pd.concat([results.rows, second], ignore_index=True),
+            scores=pd.concat([results.scores, scores], ignore_index=True),
+        )
+    )
+    assert [marks(row.cells[0]) for row in table.rows] == ["b", "u", ""]
+
+
+def test_a_lone_row_is_not_marked_as_the_best():
+    table = paper_table(references_alone())
+    assert [marks(row.cells[0]) for row in table.rows] == ["", ""]
+    assert not any("Bold" in note for note in table.notes)
+    assert "best method" not in to_text(table)
+
+
+def test_a_score_of_too_few_participants_per_fold_is_not_printed():
+    results = fed(TABLE_1)
+    column = results.scores["cohort"] == COLUMNS[0][0]
+    n = results.scores["cohort"].map(lambda cohort: 24 if cohort == COLUMNS[0][0] else 2000)
+    table = paper_table(replace(results, scores=results.scores.assign(n=n, n_folds=10)))
+    assert column.any()
+    for row in table.rows:
+        words = {cell.word for cell in row.cells[:1]}
+        assert words <= {"few", "--"}
+    assert any(note.startswith("few: fewer than 5 participants per fold") for note in table.notes)
+    assert any(cell.available for row in table.rows for cell in row.cells)
 
 
 def test_latex_and_markdown_cells_are_the_papers():

@@ -1,9 +1,10 @@
-"""Commands about cohorts: atlas, simulate, ingest, check, export."""
+"""Commands about cohorts: atlas, simulate, ingest, check, resample, export."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from nerve.cli.common import (
     MODEL,
     app,
     argument,
+    draw_common_space,
     draw_likeness,
     note,
     option,
@@ -30,6 +32,7 @@ from nerve.data.export import export_cohort
 from nerve.data.parcellation import parcellation_names
 from nerve.data.quality import check_cohort
 from nerve.data.readers.ids import counted
+from nerve.data.resampling import FARTHEST
 
 atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
 app.add_typer(atlas, name="atlas")
@@ -132,11 +135,20 @@ _INGEST = {
     "order": (str, "Order of the rows in files without labels, if not that of --parcellation."),
     "participants": (str, "Table of participants (TSV, CSV or Excel), joined by id."),
     "columns": (str, "Our column names for theirs: age=AGE_AT_SCAN,site=SITE_ID, or a YAML file."),
+    "na_values": (str, "Codes for missing values: 999,-9, or of one column: sex=9."),
+    "visit": (str, "Take the row of this visit for everyone, where the table has several rows."),
+    "sessions": (str, "File of two columns: session of the scans, session of the table."),
+    "id_map": (str, "File of two columns: id of the data, id of the table."),
     "values": ("auto", "What matrices hold: r, z (Fisher), or auto (as they prove)."),
+    "measure": (
+        str,
+        "What matrices measure: pearson, partial, covariance, coherence, mutual_information, "
+        "streamlines, fractional_anisotropy or other.",
+    ),
     "unfolding": ("auto", "Triangle of vectors, row by row: upper, lower or auto."),
     "id_pattern": (
         str,
-        "Regular expression whose group `id` is the participant, e.g. '(?P<id>S[0-9]+)'.",
+        "Regular expression whose group `id` is the participant, e.g. `'(?P<id>S[0-9]+)'`.",
     ),
     "kind": ("pearson", "FC of time series: pearson, partial or ledoit_wolf."),
     "data": ("auto", "Where there are both: fc (matrices), series, or auto."),
@@ -149,6 +161,8 @@ _INGEST = {
         "Regions without data: drop-participant, drop-region or impute-group-mean.",
     ),
     "outside": ("drop", "Regions that the parcellation does not have: drop or keep."),
+    "header": ("auto", "The first line of a text file names its columns: yes, no or auto."),
+    "index": ("auto", "The first column of a text file names its rows: yes, no or auto."),
     "atlas": (str, "Which atlas, where a source holds several."),
     "variable": (str, "Name of the array in .mat or .npz files."),
     "ids": (str, "File with the ids of an array of all participants, one per line."),
@@ -159,6 +173,7 @@ _INGEST = {
     "jobs": (int, "Processes; as many as there are cores by default."),
     "name": (str, "What reports call the cohort."),
     "strict": (False, "Stop at a participant who cannot be read."),
+    "allow_exclusions": (False, "Go on although more than a fifth of the scans are left out."),
     "overwrite": (False, "Replace an existing cohort folder."),
 }
 
@@ -184,18 +199,24 @@ def ingest(
 
     try:
         if dry_run:
-            table = readers.preview(source, **options)
-            _show_table(table, source)
-            is_left_out = table.iloc[:, -1].str.startswith("left out")
-            n_participants = table["participant"][~is_left_out].nunique()
-            say(f"{len(table)} rows, {n_participants} participants; nothing was written")
+            preview = readers.preview(source, **options)
+            _show_table(preview.files, source)
+            _say_plan(preview.lines)
+            if preview.refusal is not None:
+                raise preview.refusal
+            say(
+                f"{len(preview.files)} rows, {counted(preview.n_participants)}; nothing was written"
+            )
             return
         report = readers.ingest(source, out, **options)
     except AmbiguousParticipants as error:
         _show_table(error.table, source)
         raise
+    _say_plan(report.plan)
+    stated = "; ".join(line.evidence for line in report.plan)
     for text in report.notes:
-        note(f"  {text}")
+        if text not in stated or text.startswith(readers.base.WARNING):
+            note(f"  {text}")
     say(
         f"{report.path}: {counted(report.n_participants)} written, "
         f"{len(report.exclusions)} left out"
@@ -252,6 +273,52 @@ def check(
 
 
 @app.command()
+def resample(
+    cohort: Annotated[str, argument("A cohort folder.")],
+    out: Annotated[str, argument("The cohort folder to write.")],
+    parcellation: Annotated[
+        str, option("The regions to have: a name of `nerve atlas list`, or a TSV.")
+    ],
+    width: Annotated[
+        float | None, option("Width of the Gaussian in mm; by default from the spacing of both.")
+    ] = None,
+    farthest: Annotated[
+        float, option("Refuse a region whose nearest source is farther than this, in mm.")
+    ] = FARTHEST,
+    images: Annotated[
+        tuple[str, str] | None,
+        option("Label images of the cohort's atlas and of the new one: weights by overlap."),
+    ] = None,
+    figure: Annotated[
+        str | None, place("Draw both group means and the weights to this .svg, .png or .pdf.")
+    ] = None,
+    overwrite: Annotated[bool, option("Replace existing files.", "--overwrite")] = False,
+) -> None:
+    """Carry a cohort to the regions of another atlas, and say how well that went.
+
+    FC is averaged by weights that follow from MNI centres; OUT/resampling.tsv has a row per region.
+
+    Example: `nerve resample cohorts/abide cohorts/abide-200 --parcellation schaefer200-17`
+    """
+    from nerve.data.common_space import resample_folder
+
+    report = resample_folder(
+        cohort,
+        out,
+        parcellation,
+        width=width,
+        farthest=farthest,
+        images=images,
+        overwrite=overwrite,
+    )
+    say(f"{out}: {counted(report.n_participants)}. {report.words}")
+    if report.round_trip is not None:
+        say(f"Carried there and back, the group mean correlates by {report.round_trip:.3f}.")
+    if figure is not None and report.pair is not None:
+        draw_common_space(figure, report.pair, overwrite=overwrite)
+
+
+@app.command()
 def export(
     cohort: Annotated[str, argument("A cohort folder.")],
     out: Annotated[str, argument("The folder to write; it must not exist, or be empty.")],
@@ -268,6 +335,14 @@ def export(
         say("The time series are not part of the format and were not written.")
 
 
+def _say_plan(lines: Sequence[readers.PlanLine]) -> None:
+    """Print the plan of an ingest: each decision, and what shows it."""
+    say("Plan:")
+    for line in lines:
+        evidence = f" [{line.evidence}]" if line.evidence else ""
+        say(f"  {line.topic}: {line.decision}{evidence}")
+
+
 def _show_table(table: Any, title: str) -> None:
     """Print a whole table; verdicts in colour."""
     from rich.table import Table
@@ -275,7 +350,7 @@ def _show_table(table: Any, title: str) -> None:
     shown = Table(box=None, title=title, title_justify="left", pad_edge=False)
     for heading in table.columns:
         shown.add_column(str(heading), overflow="fold")
-    styles = {"warning": "yellow", "not usable": "bold red", "note": "cyan"}
+    styles = {"warning": "yellow", "suspicious": "yellow", "not usable": "bold red", "note": "cyan"}
     for row in table.itertuples(index=False):
         style = styles.get(getattr(row, "verdict", ""), "")
         shown.add_row(*map(str, row), style=style)

@@ -203,18 +203,43 @@ def draw_likeness(
     overwrite : bool
         Replace a file that exists.
     """
+    from nerve.report.report_data import ReportData
+
+    data = ReportData(likeness={("the model", cohort): likeness})
+    _draw_to(path, "likeness", data, overwrite)
+    say(f"{path}: the cohort and the model's training cohort, compared")
+
+
+def draw_common_space(path: str | os.PathLike[str], pair: Any, *, overwrite: bool = False) -> None:
+    """Draw the group means before and after a resampling, and its weights.
+
+    Parameters
+    ----------
+    path : path
+        A .svg, .png or .pdf.
+    pair : MeanPair
+        What `nerve.data.common_space` gives.
+    overwrite : bool
+        Replace a file that exists.
+    """
+    from nerve.report.report_data import ReportData
+
+    _draw_to(path, "common_space", ReportData(mean_pairs=[pair]), overwrite)
+    say(f"{path}: group means before and after, and the weights")
+
+
+def _draw_to(path: str | os.PathLike[str], name: str, data: Any, overwrite: bool) -> None:
+    """Draw a figure of the report into a file."""
     from nerve._utils.files import atomic_file, check_may_write
     from nerve.report.figures import draw
-    from nerve.report.report_data import ReportData
 
     ending = Path(path).suffix.lower()
     if ending not in (".svg", ".png", ".pdf"):
         raise problem(path, f"its ending is {ending!r}", expected=".svg, .png or .pdf")
     check_may_write(path, overwrite=overwrite)
-    figure = draw("likeness", ReportData(likeness={("the model", cohort): likeness}))
+    figure = draw(name, data)
     with atomic_file(path) as stream:
         figure.savefig(stream, format=ending[1:], facecolor="white")
-    say(f"{path}: the cohort and the model's training cohort, compared")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from nerve.cli.common import (
     say,
     with_table,
 )
+from nerve.data.common_space import bring_together, describe_meeting, meeting_sentences
 
 models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
 app.add_typer(models, name="models")
@@ -59,10 +60,21 @@ def pretrain(
         bool, option("Go on from the last checkpoint in the run folder.", "--resume")
     ] = False,
     device: Annotated[str | None, option("auto, cpu, cuda, cuda:1 or mps.")] = None,
+    seed: Annotated[
+        int | None, option("Seed of split, initial weights, order and masks.", min=0)
+    ] = None,
+    log: Annotated[
+        str | None,
+        option("tensorboard: also write the training curves for it, into the run folder."),
+    ] = None,
+    parcellation: Annotated[
+        str | None, option("Resample all cohorts to these regions: a built-in name, or a TSV.")
+    ] = None,
 ) -> None:
     """Train NERVE on one or several cohorts.
 
-    Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it.
+    Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it. Cohorts of other regions are
+    refused without --parcellation.
 
     Example: `nerve pretrain cohorts/ucla cohorts/stages --out runs/first --preset small --set
     epochs=100`
@@ -84,6 +96,9 @@ def pretrain(
             assignments=assignments or [],
             resume=resume,
             device=device,
+            seed=seed,
+            log=log,
+            parcellation=parcellation,
         )
     except TrainingStopped as stopped:
         note(f"nerve: {stopped}", typer.colors.YELLOW)
@@ -96,7 +111,12 @@ def pretrain(
             f"{out}: {int(last['step'])} steps, training loss {last['training_loss']:.4g}, "
             f"best at {encoder.best_step_}"
         )
-    errors = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
+    opened = [nerve.Cohort.load(cohort) for cohort in cohorts]
+    if parcellation is not None:
+        opened = bring_together(opened, parcellation)
+        for sentence in meeting_sentences(describe_meeting(opened)):
+            note(sentence)
+    errors = describe_run(encoder, opened, out)
     if errors:
         ratio = errors["model"] / errors["group_mean"]
         say(f"masked patches of held-out participants: {ratio:.3f} of the error of the group mean")
@@ -115,10 +135,14 @@ def embed(
     ] = None,
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     overwrite: Annotated[bool, option("Replace an existing file.", "--overwrite")] = False,
+    resample: Annotated[
+        bool, option("Resample a cohort of other regions to those of the model.", "--resample")
+    ] = False,
 ) -> None:
     """Write the embeddings of a cohort.
 
-    Its regions are matched by label; missing ones are named. Of a cohort that does not look like
+    Its regions are matched by label; missing ones are named, and other regions are refused without
+    --resample. Of a cohort that does not look like
     what the model was trained on, a warning and a figure beside OUT say so.
 
     Example: `nerve embed runs/first cohorts/ucla ucla.tsv --pooling mean`
@@ -141,6 +165,7 @@ def embed(
         device=device,
         overwrite=overwrite,
         on_difference=show_likeness,
+        resample=resample,
     )
     shape = " x ".join(map(str, values.shape))
     say(f"{out}: {shape} ({pooling})" if pooling else f"{out}: {shape}")
@@ -264,6 +289,7 @@ def methods(
         for row in rows[rows["parameters"] > 0].to_dict("records"):
             view = "" if row["view"] == "fc" else f", {row['view']} view"
             say(f"{'':<12} {row['parameters']:,} parameters ({row['preset']}{view})")
+        say(f"{'':<12} accepts {first['measures']}")
         say(f"{'':<12} {first['citation']}")
         if first["adapted"]:
             say(f"{'':<12} ours: {first['adapted']}")

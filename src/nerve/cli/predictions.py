@@ -7,7 +7,22 @@ from typing import Annotated, Any
 import typer
 
 import nerve
-from nerve.cli.common import MODEL, app, argument, note, option, place, say, with_protocol
+from nerve.cli.common import (
+    MODEL,
+    app,
+    argument,
+    note,
+    option,
+    place,
+    protocol_table,
+    say,
+    with_protocol,
+    with_table,
+)
+from nerve.evaluation.protocol import FIELDS
+
+# of `nerve run`, whose seed is that of the training too
+_OF_RUN = [name for name in FIELDS if name != "seed"]
 
 
 @app.command()
@@ -32,6 +47,9 @@ def evaluate(
         str | None,
         place("A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`."),
     ] = None,
+    parcellation: Annotated[
+        str | None, option("Resample all cohorts to these regions: a built-in name, or a TSV.")
+    ] = None,
 ) -> None:
     """Predict targets out of fold, every row on the same folds, and say what may be concluded.
 
@@ -46,9 +64,14 @@ def evaluate(
     model = None
     if save_model:  # refused before anything is computed
         model = commands.model_to_keep(names, protocol, save_model)
-    commands.run_evaluation(cohort, names, protocol, out, test=test or [])
+    commands.run_evaluation(
+        cohort, names, protocol, out, test=test or [], parcellation=parcellation
+    )
     if model is not None and save_model:
-        path = model.fit(nerve.Cohort.load(cohort)).save(save_model)
+        training = nerve.Cohort.load(cohort)
+        if parcellation is not None:
+            training = training.resample(parcellation)
+        path = model.fit(training).save(save_model)
         say(f"{path}: `nerve predict` reads it")
 
 
@@ -58,32 +81,49 @@ def predict(
     cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
     out: Annotated[str, argument("A .tsv: participant_id, target, predicted …")],
     overwrite: Annotated[bool, option("Replace an existing table.", "--overwrite")] = False,
+    resample: Annotated[
+        bool, option("Resample a cohort of other regions to those of the model.", "--resample")
+    ] = False,
+    calibrate: Annotated[
+        str | None,
+        option("A table with participant_id and targets of some: the mean is moved to theirs."),
+    ] = None,
 ) -> None:
     """Predict new participants by a probe that was kept.
 
-    Regions are matched by label, covariates by name.
+    Regions are matched by label, covariates by name. Other regions are refused without --resample.
 
     Example: `nerve predict models/age cohorts/new predictions.tsv`
     """
     from nerve.data.readers.ids import counted
     from nerve.methods.kept_model import predict_file
 
-    table = predict_file(probe, cohort, out, overwrite=overwrite)
+    table = predict_file(
+        probe, cohort, out, overwrite=overwrite, resample=resample, calibrate=calibrate
+    )
     participants = counted(table["participant_id"].nunique())
     targets = counted(table["target"].nunique(), "target")
     say(f"{out}: {participants}, {targets}")
 
 
 @app.command()
-@with_protocol(pretrain_scope="all")
+@with_table(protocol_table(_OF_RUN, targets=..., pretrain_scope="all"))
 def run(
     cohort: Annotated[str, argument("The cohort folder.")],
     out: Annotated[str, place("The folder to write; results that it already holds are replaced.")],
-    protocol: Any,
+    options: dict[str, Any],
     model: Annotated[str | None, option(f"{MODEL}; without it, NERVE is trained.")] = None,
     preset: Annotated[
         str, option("Preset of the pretraining: default, small or paper.")
     ] = "default",
+    seed: Annotated[
+        int | None,
+        option(
+            "Seed of training, folds, bootstrap and permutations; "
+            f"by default 0 for the training and {FIELDS['seed'].default} for the others.",
+            min=0,
+        ),
+    ] = None,
 ) -> None:
     """Check → pretrain → evaluate → interpret → one report.
 
@@ -94,7 +134,13 @@ def run(
     from nerve.experiments import commands
     from nerve.methods.pretrained import find_model
 
-    encoder = nerve.NERVE.from_preset(preset) if model is None else str(find_model(model))
+    seeds = {} if seed is None else {"seed": seed}
+    protocol = nerve.Protocol(**options, **seeds)
+    encoder: Any
+    if model is None:
+        encoder = nerve.NERVE.from_preset(preset, **seeds)
+    else:
+        encoder = str(find_model(model))
     quality = commands.check_usable(cohort)
     features = ["raw", "pca", "tangent", encoder]
     commands.run_evaluation(cohort, features, protocol, out, quality=quality)

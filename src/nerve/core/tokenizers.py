@@ -121,11 +121,17 @@ class Tokenizer(nn.Module):
         -------
         (participants, K or P, dim) tensor
         """
+        columns = packed.split(self.sizes, dim=1)  # P of (participants, entries)
+        tokens_of_patch = []
+        for patch, weights in enumerate(self.embed_weights()):
+            entries = columns[patch]
+            if visible is not None:
+                entries = entries.index_select(0, visible.participants_of_patch[patch])
+            tokens_of_patch.append(entries @ weights)  # (participants that show it, dim)
         if visible is None:
-            tokens = self._tokens_of_all(packed)  # (participants, P, dim)
+            tokens = torch.stack(tokens_of_patch, dim=1)  # (participants, P, dim)
         else:
-            tokens = self._tokens_of(packed, visible)  # (participants · K, dim)
-            tokens = visible.by_participant(tokens)  # (participants, K, dim)
+            tokens = visible.by_participant(torch.cat(tokens_of_patch))  # (participants, K, dim)
         if self.embed_bias is None:
             return tokens
         if visible is None or self.embed_bias.ndim == 1:
@@ -144,7 +150,10 @@ class Tokenizer(nn.Module):
         -------
         (participants, S) tensor
         """
-        packed = self._entries_of_all(tokens)
+        entries = []
+        for patch, weights in enumerate(self.reconstruct_weights()):
+            entries.append(tokens[:, patch] @ weights.T)  # (participants, entries)
+        packed = torch.cat(entries, dim=1)  # (participants, S)
         bias = self._entry_biases()
         return packed if bias is None else packed + torch.cat(list(bias))
 
@@ -153,7 +162,7 @@ class Tokenizer(nn.Module):
     ) -> torch.Tensor:
         """Σ (x̂ - x)² of each patch over the participants that chose it.
 
-        The other patches are never built.
+        x̂ is what `reconstruct` gives; training calls this instead, which builds chosen patches only.
 
         Parameters
         ----------
@@ -180,28 +189,6 @@ class Tokenizer(nn.Module):
             predicted = predicted.to(truth.dtype)
             errors.append(nn.functional.mse_loss(predicted, truth, reduction="sum"))
         return torch.stack(errors)
-
-    def _tokens_of_all(self, packed: torch.Tensor) -> torch.Tensor:
-        """(participants, S) → (participants, P, dim)."""
-        columns = packed.split(self.sizes, dim=1)  # P of (participants, entries)
-        pairs = zip(columns, self.embed_weights(), strict=True)
-        return torch.stack([x @ weights for x, weights in pairs], dim=1)
-
-    def _tokens_of(self, packed: torch.Tensor, visible: PatchChoice) -> torch.Tensor:
-        """(participants, S) → (participants · K, dim), sorted by patch."""
-        columns = packed.split(self.sizes, dim=1)  # P of (participants, entries)
-        tokens = []
-        for patch, weights in enumerate(self.embed_weights()):
-            participants = visible.participants_of_patch[patch]
-            tokens.append(columns[patch].index_select(0, participants) @ weights)
-        return torch.cat(tokens)
-
-    def _entries_of_all(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(participants, P, decoder_dim) → (participants, S)."""
-        entries = [
-            tokens[:, patch] @ weights.T for patch, weights in enumerate(self.reconstruct_weights())
-        ]
-        return torch.cat(entries, dim=1)
 
     def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -277,6 +277,11 @@ class Checkpoints(Protocol):
         """Keep the training curve, one row per epoch."""
 
 
+# Called at the end of each epoch with its row of the history, in the first process only. It may
+# write, draw or send the row; it must not change the module or draw random numbers.
+EpochCallback = Callable[[dict[str, Any]], None]
+
+
 class TrainingResult(NamedTuple):
     """What a training run leaves beside the trained module."""
 
@@ -295,6 +300,7 @@ def train(
     resume: bool = False,
     identity: dict[str, Any] | None = None,
     label: str = "training",
+    callbacks: Sequence[EpochCallback] = (),
 ) -> TrainingResult:
     """Train a module in place.
 
@@ -321,6 +327,11 @@ def train(
         JSON values.
     label : str
         What the progress bar calls the work.
+    callbacks : sequence of callable
+        Each is called at the end of an epoch, in the first process only, with a copy of its row of
+        the history: epoch, step, training_loss, validation_loss (None where the epoch is not
+        validated), lr, gradient_norm, seconds, samples_per_second. An error of theirs ends the
+        training; what was saved before can be resumed.
 
     Returns
     -------
@@ -332,10 +343,29 @@ def train(
         After Ctrl-C or SIGTERM, once the checkpoint is written.
     NerveError
         When the loss is no longer finite. The last good checkpoint is kept.
+
+    Examples
+    --------
+    >>> class Mean(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.value = torch.nn.Parameter(torch.zeros(2))
+    ...
+    ...     def training_loss(self, batch, draws):
+    ...         return ((batch - self.value) ** 2).mean()
+    >>> steps = []
+    >>> result = train(
+    ...     Mean(),
+    ...     ArrayDataset(np.ones((10, 2))),
+    ...     TrainingSettings(epochs=3, device="cpu"),
+    ...     callbacks=[lambda record: steps.append(record["step"])],
+    ... )
+    >>> steps
+    [1, 2, 3]
     """
     if split is None:
         split = split_rows(len(dataset), settings.validation_fraction, settings.seed)
-    trainer = _Trainer(module, dataset, settings, split, checkpoints, identity or {})
+    trainer = _Trainer(module, dataset, settings, split, checkpoints, identity or {}, callbacks)
     if resume:
         trainer.resume()
     devices = [trainer.device] if trainer.device.type == "cuda" else []
@@ -381,8 +411,10 @@ class _Trainer:
         split: tuple[np.ndarray, np.ndarray],
         checkpoints: Checkpoints | None,
         identity: dict[str, Any],
+        callbacks: Sequence[EpochCallback],
     ) -> None:
         self.settings = settings
+        self.callbacks = callbacks
         self.processes = current_processes()
         self.device = choose_device(settings.device, self.processes.local_rank)
         if self.device.type == "cpu":
@@ -637,6 +669,9 @@ class _Trainer:
                 checkpoints.save_best(self.best_weights)
         if checkpoints is not None:
             checkpoints.save_history(self.history)
+        if self.processes.first:
+            for callback in self.callbacks:
+                callback(dict(row))
 
     @torch.no_grad()
     def _validate(self) -> float:

@@ -6,7 +6,7 @@ on training participants and saved with the model. To add one: a class here, and
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -23,6 +23,20 @@ _SAVED_TYPES = ("float32", "float64")
 Shapes = dict[str, tuple[int | None, ...]]
 
 
+class OwnWhitenings(NamedTuple):
+    """Whitening of each row by the mean of its own group (cohort or site) instead of the common one.
+
+    `matrices` is (groups, R, R), `group_of` the group of each row.
+    """
+
+    matrices: np.ndarray
+    group_of: np.ndarray
+
+    def take(self, rows: Any) -> OwnWhitenings:
+        """The same for some of the rows."""
+        return OwnWhitenings(self.matrices, self.group_of[rows])
+
+
 class View:
     """Base class. A view provides `name`, and `fit`, `apply` and `shapes` where they do something.
 
@@ -37,13 +51,15 @@ class View:
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
 
-    def fit(self, fc: Any) -> Self:
+    def fit(self, fc: Any, own: OwnWhitenings | None = None) -> Self:
         """Learn from the FC of training participants.
 
         Parameters
         ----------
         fc : (n, R, R) array
             In memory or on disk.
+        own : OwnWhitenings, optional
+            For views that whiten: each participant by the mean of their own group.
 
         Returns
         -------
@@ -52,13 +68,15 @@ class View:
         """
         return self
 
-    def apply(self, fc: np.ndarray) -> np.ndarray:
+    def apply(self, fc: np.ndarray, own: OwnWhitenings | None = None) -> np.ndarray:
         """The matrices that are cut into patches.
 
         Parameters
         ----------
         fc : (n, R, R) array
             FC of any participants.
+        own : OwnWhitenings, optional
+            As in `fit`.
 
         Returns
         -------
@@ -90,7 +108,7 @@ class FCView(View):
 
     name: ClassVar[str] = "fc"
 
-    def apply(self, fc: np.ndarray) -> np.ndarray:
+    def apply(self, fc: np.ndarray, own: OwnWhitenings | None = None) -> np.ndarray:
         """FC itself, in float32."""
         return np.asarray(fc, np.float32)
 
@@ -133,25 +151,45 @@ class TangentView(View):
             raise problem("shrinkage", str(shrinkage), expected="at least 0 and less than 1")
         self.shrinkage = shrinkage
 
-    def fit(self, fc: Any) -> Self:
+    def fit(self, fc: Any, own: OwnWhitenings | None = None) -> Self:
         """Find G^-½ of the training participants."""
+        self.arrays = {"whitening": self.whitening_of(fc)}
+        return self
+
+    def whitening_of(self, fc: Any) -> np.ndarray:
+        """G^-½ of these participants.
+
+        Parameters
+        ----------
+        fc : (n, R, R) array
+            In memory or on disk.
+
+        Returns
+        -------
+        (R, R) array
+        """
         total = np.zeros(fc.shape[1:])
         for start in range(0, len(fc), _BATCH):
             total += self._shrunk_to_identity(fc[start : start + _BATCH]).sum(axis=0)
         values, vectors = np.linalg.eigh(total / len(fc))
         if not values[0] > 0:
             raise NerveError(f"The mean FC {self._why_no_logarithm()}")
-        self.arrays = {"whitening": (vectors / np.sqrt(values)) @ vectors.T}
-        return self
+        return (vectors / np.sqrt(values)) @ vectors.T
 
-    def apply(self, fc: np.ndarray) -> np.ndarray:
+    def apply(self, fc: np.ndarray, own: OwnWhitenings | None = None) -> np.ndarray:
         """The logarithm of whitened FC."""
-        whitening = self.arrays["whitening"]
+        if own is None:
+            common = np.zeros(len(fc), int)
+            own = OwnWhitenings(self.arrays["whitening"][None], common)
         logarithms = np.empty(fc.shape, np.float32)
+        for group in np.unique(own.group_of):
+            whitening = own.matrices[group]
+            members = np.flatnonzero(own.group_of == group)
+            for start in range(0, len(members), _BATCH):
+                rows = members[start : start + _BATCH]
+                logarithms[rows] = symmetric_log(self._shrunk_to_identity(fc[rows]), whitening)
         for start in range(0, len(fc), _BATCH):
-            batch = slice(start, start + _BATCH)
-            logarithms[batch] = symmetric_log(self._shrunk_to_identity(fc[batch]), whitening)
-            undefined = np.isnan(logarithms[batch, 0, 0])
+            undefined = np.isnan(logarithms[start : start + _BATCH, 0, 0])
             if undefined.any():
                 rows = start + np.flatnonzero(undefined)
                 raise ParticipantError(rows, f"The FC of {{people}} {self._why_no_logarithm()}")
@@ -228,13 +266,17 @@ class ShrunkView(TangentView):
         super().__init__(shrinkage)
         self.n_directions = n_directions
 
-    def fit(self, fc: Any) -> Self:
+    def fit(self, fc: Any, own: OwnWhitenings | None = None) -> Self:
         """Find the group and the directions in which its participants differ."""
-        super().fit(fc)
+        super().fit(fc, own)
         n_rows = min(len(fc), _MAX_FOR_DIRECTIONS)
         rows = np.unique(np.linspace(0, len(fc) - 1, n_rows).round().astype(int))
         batches = np.array_split(rows, -(-len(rows) // _BATCH))
-        vectors = np.concatenate([self._tangent_vectors(fc[batch]) for batch in batches])
+        parts = []
+        for batch in batches:
+            own_of_batch = None if own is None else own.take(batch)
+            parts.append(self._tangent_vectors(fc[batch], own_of_batch))
+        vectors = np.concatenate(parts)
         mean, directions, variances = principal_components(vectors, self.n_directions)
         n_variances = max(1, min(len(rows) - 1, vectors.shape[1]))
         floor = np.median(variances[:n_variances])
@@ -245,10 +287,11 @@ class ShrunkView(TangentView):
         self.arrays["weights"] = weights[kept]
         return self
 
-    def apply(self, fc: np.ndarray) -> np.ndarray:
+    def apply(self, fc: np.ndarray, own: OwnWhitenings | None = None) -> np.ndarray:
         """The shrunk matrix."""
         directions = self.arrays["directions"]
-        scores = (self._tangent_vectors(fc) - self.arrays["mean"]) @ directions  # (n, directions)
+        departures = self._tangent_vectors(fc, own) - self.arrays["mean"]
+        scores = departures @ directions  # (n, directions)
         vectors = (scores * self.arrays["weights"]) @ directions.T  # (n, R (R + 1) / 2)
         rows, columns = np.triu_indices(fc.shape[-1])
         matrices = np.empty(fc.shape, np.float32)
@@ -270,10 +313,10 @@ class ShrunkView(TangentView):
         own = {"mean": (n_entries,), "directions": (n_entries, None), "weights": (None,)}
         return {**super().shapes(n_regions), **own}
 
-    def _tangent_vectors(self, fc: Any) -> np.ndarray:
+    def _tangent_vectors(self, fc: Any, own: OwnWhitenings | None = None) -> np.ndarray:
         """(n, R (R + 1) / 2): entries of the tangent view on and above the diagonal."""
         rows, columns = np.triu_indices(fc.shape[-1])
-        return super().apply(fc)[:, rows, columns]
+        return super().apply(fc, own)[:, rows, columns]
 
 
 VIEWS: dict[str, type[View]] = {"fc": FCView, "tangent": TangentView, "shrunk": ShrunkView}

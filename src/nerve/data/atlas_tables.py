@@ -5,7 +5,9 @@
 | `schaefer400-17`, `schaefer400-7` | 100 to 1000 parcels, in the order (and with the networks) of 17 or 7 networks |
 | `4s456-17`, `4s456-7` | Schaefer in 7-network order and 56 regions below the cortex, as XCP-D writes them |
 | `glasser360-rl`, `glasser360-lr` | right hemisphere first (files of the HCP, XCP-D), or left first |
-| `gordon333`, `power264`, `shen268`, `aal116`, `cc200`, `tian-s1` … `tian-s4` | as published |
+| `desikan83`, `desikan68` | FreeSurfer's `aparc`, with or without 15 regions below the cortex |
+| `gordon333`, `power264`, `shen268`, `cc200`, `tian-s1` … `tian-s4` | as published |
+| `destrieux148`, `aal116`, `aal90`, `aal2-120` | as published; `aal90` is `aal116` without cerebellum |
 
 Where the tables come from stands in ``docs/reference/atlases.md``.
 """
@@ -26,6 +28,11 @@ _SINGLE = (
     "power264",
     "shen268",
     "aal116",
+    "aal90",
+    "aal2-120",
+    "desikan83",
+    "desikan68",
+    "destrieux148",
     "cc200",
     "tian-s1",
     "tian-s2",
@@ -77,6 +84,12 @@ def atlas_table(name: str) -> pd.DataFrame:
         return table.sort_values(
             "hemisphere", ascending=left_first, kind="stable", ignore_index=True
         )
+    if name == "aal90":
+        table = package_table("aal116.tsv")
+        return table[table["network"] != "Cerebellum"].reset_index(drop=True)
+    if name == "desikan68":
+        table = package_table("desikan83.tsv")
+        return table[table["label"].str.startswith("ctx-")].reset_index(drop=True)
     return package_table(f"{name}.tsv")
 
 
@@ -134,16 +147,59 @@ def schaefer_aliases(size: int) -> dict[str, str]:
     return alias
 
 
-@lru_cache(maxsize=1)
-def other_aliases() -> dict[str, str]:
-    """Every other known name of a region outside Schaefer's atlas → its label here: `Right_V1` is `R_V1_ROI`."""
+def aliases_between(here: str, there: str) -> dict[str, str]:
+    """Every other known name of a region outside Schaefer's atlas → its label here.
+
+    A name may mean different regions in two atlases: `2001` is the left precentral gyrus in AAL and
+    the right bankssts in FreeSurfer's Desikan-Killiany atlas. So where one of two parcellations is
+    a built-in atlas, only its names count; between others, only names that mean one region.
+
+    Parameters
+    ----------
+    here, there : str
+        Names of two parcellations whose labels are compared.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> aliases_between("the file", "aal116")["2001"], aliases_between("desikan83", "a")["2001"]
+    ('Precentral_L', 'ctx-rh-bankssts')
+    """
+    for name in (there, here):
+        atlas = re.split(r"[ +/]", name)[0]
+        if atlas.startswith("glasser360") or atlas in _SINGLE:
+            return _aliases_in(atlas)
+    return _unambiguous_aliases()
+
+
+@lru_cache(maxsize=32)
+def _aliases_in(atlas: str) -> dict[str, str]:
+    """Every other name of the regions of one atlas → its label."""
+    table = atlas_table(atlas)
     alias: dict[str, str] = {}
-    for name in ("glasser360", *_SINGLE):
-        table = package_table(f"{name}.tsv")
-        if "aliases" in table.columns:
-            for label, others in table[["label", "aliases"]].dropna().itertuples(index=False):
-                alias |= dict.fromkeys(others.split(" "), label)
+    if "aliases" in table.columns:
+        for label, others in table[["label", "aliases"]].dropna().itertuples(index=False):
+            alias |= dict.fromkeys(others.split(" "), label)
     return alias
+
+
+@lru_cache(maxsize=1)
+def _unambiguous_aliases() -> dict[str, str]:
+    """The names that mean one region in all atlases together."""
+    meanings: dict[str, set[str]] = {}
+    for atlas in ("glasser360-rl", *_SINGLE):
+        for name, label in _aliases_in(atlas).items():
+            meanings.setdefault(name, set()).add(label)
+        for label in atlas_table(atlas)["label"]:
+            meanings.setdefault(label, set()).add(label)
+    return {
+        name: next(iter(labels))
+        for name, labels in meanings.items()
+        if len(labels) == 1 and name not in labels
+    }
 
 
 @lru_cache(maxsize=64)

@@ -44,6 +44,7 @@ from nerve.data.connectivity import MEASURES, in_words
 from nerve.data.duplicates import same_fc
 from nerve.data.lazy_arrays import Series, Stack
 from nerve.data.parcellation import Parcellation, load_parcellation
+from nerve.data.resampling import FARTHEST, Resampling
 
 # what cohort.json must hold
 _RECORD_TYPES = {
@@ -318,6 +319,57 @@ class Cohort:
         stack = Stack.of(self.connectivity).reorder(index).materialise_if_small()
         series = None if self.timeseries is None else self.timeseries.reorder(index)
         return self._like(stack, self.participants, target, series)
+
+    def resample(
+        self,
+        parcellation: Parcellation | str,
+        *,
+        width: float | None = None,
+        farthest: float = FARTHEST,
+        images: tuple[Any, Any] | None = None,
+    ) -> Cohort:
+        """Carry FC and time series to the regions of another parcellation.
+
+        Parameters
+        ----------
+        parcellation : Parcellation or str
+            Where the labels are the same, regions are only reordered, as `align` does.
+        width, farthest, images
+            As in `Resampling.between`.
+
+        Returns
+        -------
+        Cohort
+            Pearson correlations, computed when they are read where they are many. How it was
+            resampled is in ``notes["resampled"]``.
+
+        See Also
+        --------
+        nerve.data.resampling.Resampling : the weights, and how well they cover the target.
+        """
+        if self.measure != "pearson":
+            raise problem(
+                f"Cohort {self.name!r}",
+                f"it holds {in_words(self.measure)}",
+                expected="Pearson correlations, which averages of regions have again",
+                remedy="Ingest it again; for Fisher z, with --values z.",
+            )
+        resampling = Resampling.between(
+            self.parcellation,
+            load_parcellation(parcellation),
+            width=width,
+            farthest=farthest,
+            images=images,
+        )
+        if resampling.method == "labels":
+            return self.align(resampling.target)
+        fc = resampling.apply(self.connectivity)
+        series = None
+        if self.timeseries is not None:
+            series = resampling.apply_series(self.timeseries)
+        resampled = self._like(fc, self.participants, resampling.target, series)
+        resampled.notes = {**self.notes, "resampled": resampling.summary()}
+        return resampled
 
     def subset(self, participants: Any) -> Cohort:
         """Choose participants.

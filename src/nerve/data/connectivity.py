@@ -23,10 +23,23 @@ MEASURES: dict[str, tuple[str, str]] = {
     "fisher_z": ("Fisher z", "FisherZ"),
     "partial": ("partial correlations", "PartialCorrelation"),
     "covariance": ("covariances", "Covariance"),
+    "coherence": ("coherences", "Coherence"),
+    "mutual_information": ("mutual information", "MutualInformation"),
     "streamlines": ("streamline counts", "StreamlineCount"),
+    "fractional_anisotropy": ("mean fractional anisotropies", "FractionalAnisotropy"),
     "other": ("values of another kind", "Other"),
 }
 CORRELATIONS = ("pearson", "partial")  # within [-1, 1], with a unit diagonal
+STRUCTURAL = ("streamlines", "fractional_anisotropy")  # from tractography, not from time series
+# what `nerve ingest --measure` may name: Fisher z is said with --values z and becomes r
+STATED_MEASURES = tuple(name for name in MEASURES if name != "fisher_z")
+# smallest and largest value that a measure can have, where that is neither r nor open on both sides
+RANGES = {
+    "coherence": (0.0, 1.0),
+    "mutual_information": (0.0, float("inf")),
+    "streamlines": (0.0, float("inf")),
+    "fractional_anisotropy": (0.0, 1.0),
+}
 VALUES = {
     "pearson": "r",
     "partial": "r",
@@ -38,8 +51,14 @@ _WORDS = {
     "fisher_z": ("fisherz", "fisherzcorrelation", "fisherztransformed", "pearsonfisherz", "z"),
     "partial": ("partial", "partialcorrelation", "partialpearsoncorrelation", "pcorr"),
     "covariance": ("covariance", "cov"),
-    "streamlines": ("streamlines", "streamline", "streamlinecount", "streamlinecounts"),
-}
+    "coherence": ("coherence", "coh", "msc", "magnitudesquaredcoherence"),
+    "mutual_information": ("mutualinformation", "mutualinfo", "mi"),
+    "streamlines": (
+        "streamlines", "streamline", "streamlinecount", "streamlinecounts", "streamlinescount",
+        "numberofstreamlines", "nos", "count", "siftcount", "fibercount",
+    ),
+    "fractional_anisotropy": ("fractionalanisotropy", "meanfractionalanisotropy", "fa", "meanfa", "wfa"),
+}  # fmt: skip
 
 
 def measure_of(word: str) -> str:

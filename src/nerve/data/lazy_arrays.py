@@ -44,7 +44,8 @@ class Stack:
         first_regions = regions[0]
         n_regions = sources[0].shape[-1] if first_regions is None else len(first_regions)
         self.shape = (len(places), n_regions, n_regions)  #: (participants, regions, regions).
-        self.dtype = np.result_type(*sources)  #: The common type of the sources.
+        #: The common type of the sources.
+        self.dtype = np.result_type(*(source.dtype for source in sources))
         self.nbytes = int(np.prod(self.shape)) * self.dtype.itemsize  #: Size if it were all read.
 
     @classmethod
@@ -157,8 +158,10 @@ class Stack:
         """
         is_small = self.nbytes <= MATERIALISE_BELOW
         source = self._sources[0]
-        is_one_source = len(self._sources) == 1 and self._regions[0] is None
-        if is_one_source and np.array_equal(self._places[:, 1], np.arange(len(source))):
+        is_one_array = (
+            len(self._sources) == 1 and self._regions[0] is None and isinstance(source, np.ndarray)
+        )
+        if is_one_array and np.array_equal(self._places[:, 1], np.arange(len(source))):
             is_large_map = isinstance(source, np.memmap) and not is_small
             return self if is_large_map else source
         return self[:] if is_small else self

@@ -27,6 +27,12 @@ from nerve.data import atlas_tables as atlases
 from nerve.data.atlas_tables import parcellation_names
 
 OUTSIDE_NETWORK = "Subcortical"
+# what refusals of other regions end with
+HOW_TO_RESAMPLE = (
+    "Data are carried to other regions only where asked for: `nerve resample COHORT OUT "
+    "--parcellation NAME`, or the option --parcellation of `pretrain` and of `evaluate --test`, "
+    "--resample of `embed` and `predict`."
+)
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
 _NETWORK_COLUMNS = (
     "network",
@@ -238,7 +244,7 @@ class Parcellation:  # numpydoc ignore=PR02
                 f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among the "
                 f"{self.n_regions} labels of {self.name} ({listed(missing, most=3)}; the labels there are like "
                 f"{listed(self.labels, most=3)}). Regions are matched by label: name the parcellation that the data "
-                "were made with, or give its table."
+                f"were made with, or give its table. {HOW_TO_RESAMPLE}"
             )
         return index
 
@@ -307,16 +313,57 @@ def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]
 
     `7Networks_LH_Vis_1` is a different parcel in Schaefer-100 and in Schaefer-400: sizes must agree.
     """
-    sizes = [atlases.schaefer_size(one.name, one.labels) for one in (here, there)]
+    here_labels = _as_written(here.labels)
+    there_labels = _as_written(there.labels)
+    sizes = [
+        atlases.schaefer_size(here.name, here_labels),
+        atlases.schaefer_size(there.name, there_labels),
+    ]
     if 0 not in sizes and sizes[0] != sizes[1]:
         raise NerveError(
             f"{here.name} holds parcels of Schaefer-{sizes[0]} and {there.name} of Schaefer-{sizes[1]}: different "
-            "parcels, although some labels are alike. Name the parcellation that the data were made with."
+            "parcels, although some labels are alike. Name the parcellation that the data were made with. "
+            f"{HOW_TO_RESAMPLE}"
         )
-    alias = atlases.other_aliases() if 0 in sizes else atlases.schaefer_aliases(sizes[0])
-    return [alias.get(label, label) for label in here.labels], [
-        alias.get(label, label) for label in there.labels
-    ]
+    if 0 in sizes:
+        alias = atlases.aliases_between(here.name, there.name)
+    else:
+        alias = atlases.schaefer_aliases(sizes[0])
+    here_keys = [alias.get(label, label) for label in here_labels]
+    there_keys = [alias.get(label, label) for label in there_labels]
+    return _respelled(here_keys, there_keys, alias), there_keys
+
+
+def _as_written(labels: tuple[str, ...]) -> list[str]:
+    """Labels before R or MATLAB made them names of variables: `17Networks_LH_Vis_1`, not `X17Networks_LH_Vis_1`."""
+    written = [re.sub(r"^[Xx](?=\d)", "", label) for label in labels]
+    return written if len(set(written)) == len(labels) else list(labels)
+
+
+def _respelled(keys: list[str], wanted: list[str], alias: dict[str, str]) -> list[str]:
+    """Keys in the spelling of the wanted ones where only marks and case differ (`ctx.lh.insula`).
+
+    R and MATLAB write a dot or an underscore for every mark that a variable's name may not have.
+    """
+    known = set(wanted)
+    if known.issuperset(keys):
+        return keys
+    spellings: dict[str, set[str]] = {}
+    for name, label in {**dict(zip(wanted, wanted, strict=True)), **alias}.items():
+        if label in known:
+            spellings.setdefault(_plain(name), set()).add(label)
+    taken = Counter(map(_plain, keys))
+    respelled = []
+    for key in keys:
+        meanings = spellings.get(_plain(key), set())
+        is_clear = key not in known and len(meanings) == 1 and taken[_plain(key)] == 1
+        respelled.append(next(iter(meanings)) if is_clear else key)
+    repeated = Counter(respelled)
+    return [new if repeated[new] == 1 else key for key, new in zip(keys, respelled, strict=True)]
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^0-9a-z]+", "_", label.lower()).strip("_")
 
 
 def _hemisphere(label: str) -> str:

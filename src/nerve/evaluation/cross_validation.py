@@ -1,7 +1,8 @@
 """The one cross-validation loop, for frozen features and for models trained inside each fold.
 
-Test participants enter in one place only, `predict`. Covariate coefficients, components,
-harmonisation, λ and weights come from training participants.
+Covariate coefficients, components, harmonisation, λ and weights come from training participants.
+Of test participants, covariates and features are transformed by what was learned so (`fold_tasks`),
+and their values are compared with the predictions.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ def predict_permuted_targets(
             n_permutations=protocol.n_permutations,
             seed=protocol.seed,
             groups=participants.groups,
+            inner_groups=participants.inner_groups,
             blocks=participants.sites,
             order=participants.order,
             covariates=participants.covariates if features.removes_covariates else None,
@@ -226,6 +228,7 @@ def null_correlations(
     n_permutations: int,
     seed: int = 42,
     groups: Any = None,
+    inner_groups: Any = None,
     blocks: Any = None,
     order: np.ndarray | None = None,
     covariates: pd.DataFrame | None = None,
@@ -246,7 +249,9 @@ def null_correlations(
     seed : int
         Of the permutations.
     groups : (n,) labels, optional
-        Families, which change places together; also kept together in inner folds.
+        Families, which change places together.
+    inner_groups : (n,) labels, optional
+        What is kept together in inner folds: families, or sites where sites are left out.
     blocks : (n,) labels, optional
         Values are exchanged within them.
     order, covariates, class_columns
@@ -283,7 +288,7 @@ def null_correlations(
             shuffled = task.values[:, i][shuffle].T  # (n, permutations)
             one_target = task._replace(strata=task.strata[:, [i]])
             predicted[name][task.test] = fit_and_predict(
-                model, one_target, shuffled[task.train], groups
+                model, one_target, shuffled[task.train], inner_groups
             )
             observed[name][task.test] = shuffled[task.test]
     correlations = {}

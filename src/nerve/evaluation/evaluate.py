@@ -242,7 +242,7 @@ def combine(
         scores["q"] = scores["p"].groupby([scores["cohort"], scores["row"]]).transform(adjusted_p)
     if len(null_predictions):
         null_scores = score_table(null_predictions, n_bootstrap=0)
-        scores["p_permuted_networks"] = _one_sided_p(scores, null_scores, ["cohort", "target"])
+        scores["p_permuted_networks"] = _p_permuted_networks(scores, null_scores, row_table)
         scores = pd.concat([scores, null_scores], ignore_index=True)
 
     results = Results(
@@ -370,6 +370,23 @@ def _one_sided_p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) ->
         known = null.get(tuple(key))
         values.append(np.nan if known is None else permutation_p(known, r))
     return values
+
+
+def _p_permuted_networks(
+    scores: pd.DataFrame, null_scores: pd.DataFrame, rows: pd.DataFrame
+) -> list[float]:
+    """One-sided p of each trained encoder among encoders of permuted networks; † is p < .05.
+
+    Rows that differ in their seed alone have one p, of their mean r. Other rows have none.
+    """
+    line_of_row = dict(zip(rows["row"], rows["line"], strict=True))
+    is_trained = scores["row"].map(dict(zip(rows["row"], rows["kind"], strict=True)))
+    is_trained = is_trained == SELF_SUPERVISED
+    lines = scores["row"].map(line_of_row)
+    mean_r = scores["r"].groupby([scores["cohort"], scores["target"], lines]).transform("mean")
+    tested = scores.assign(r=mean_r.where(is_trained))
+    p = _one_sided_p(tested, null_scores, ["cohort", "target"])
+    return [value if trained else np.nan for value, trained in zip(p, is_trained, strict=True)]
 
 
 def _cohort_table(

@@ -13,6 +13,7 @@ from nerve._utils.numbers import as_numbers, odd_cells
 from nerve._utils.privacy import Note
 from nerve.data.cohort import Cohort
 from nerve.data.duplicates import SAME
+from nerve.data.quality.codes import refuse_doubtful_column
 from nerve.evaluation.combat import in_subset, sites_of
 from nerve.evaluation.covariates import CovariateRegression, format_value, is_numeric, motion_column
 from nerve.evaluation.folds import (
@@ -138,9 +139,12 @@ def prepare_participants(
     """
     table = cohort.participants
     where = f"participants of {cohort.name!r}"
-    known_columns(protocol.columns, table.columns, where)
+    known_columns([*protocol.columns, *protocol.confirmed_values], table.columns, where)
     _check_sites(table, protocol, where)
     protocol, notes = _resolve_columns(protocol, table, where)
+    for name in dict.fromkeys((*protocol.targets, *protocol.covariates)):
+        if name not in (protocol.site, protocol.groups):
+            refuse_doubtful_column(table, name, where, protocol.confirmed_values)
     table = _covariates_as_numbers(table, protocol, where)
     targets, classes, class_columns = _code_targets(table, protocol)
     covariates = table[list(protocol.covariates)].copy()

@@ -84,6 +84,9 @@ class Protocol:
     non_numeric: str = _field(
         "refuse", "Words in a covariate of numbers: refuse them, or count them as missing."
     )
+    confirmed_values: tuple[str, ...] = _field(
+        (), "Columns whose far-off repeated values (999, -9) are real, not codes for missing."
+    )
     n_folds: int = _field(10, "Outer folds.", 2)
     n_repeats: int = _field(1, "Repeats with other folds.", 1)
     n_inner_folds: int = _field(5, "Inner folds, for the penalty λ.", 2)
@@ -103,7 +106,7 @@ class Protocol:
     )
 
     def __post_init__(self) -> None:
-        for name in ("targets", "classes", "covariates", "preserve"):
+        for name in ("targets", "classes", "covariates", "preserve", "confirmed_values"):
             object.__setattr__(self, name, as_names(getattr(self, name)))
         object.__setattr__(self, "lambdas", _as_numbers("lambdas", self.lambdas, least=0.0))
         counts = _as_numbers("labels", self.labels, least=5.0) if self.labels else ()

@@ -18,6 +18,7 @@ from nerve._utils.errors import problem
 from nerve._utils.files import claim, read_json, read_tsv, write_json, write_tsv
 from nerve._utils.privacy import printable_table, printable_tree
 from nerve.evaluation.statistics import compare, with_lines
+from nerve.evaluation.whole_table import WholeTable
 
 FORMAT = 2
 PROTOCOL = "protocol.json"
@@ -54,6 +55,7 @@ class Results:  # numpydoc ignore=PR02
         training_mean where there are any.
     scores : DataFrame
         One row per cohort, target and row: scope, n, r with its 95 % interval, all other scores.
+        It prints whole.
     comparisons : DataFrame
         cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two.
     nulls : DataFrame
@@ -79,6 +81,9 @@ class Results:  # numpydoc ignore=PR02
     comparisons: pd.DataFrame
     nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=NULL_COLUMNS))
     curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
+
+    def __post_init__(self) -> None:
+        self.scores = WholeTable(self.scores)
 
     def compare(self, line_a: str | None = None, line_b: str | None = None) -> pd.DataFrame:
         """Compare rows by the paired bootstrap over participants, families resampled whole.

@@ -21,6 +21,7 @@ import pandas as pd
 from nerve._utils.errors import NerveError, NerveWarning, known_columns, listed, problem
 from nerve.evaluation import bootstrap
 from nerve.evaluation.rows import contenders, references
+from nerve.evaluation.whole_table import WholeTable
 
 # columns that every table of predictions has
 _COLUMNS = ["cohort", "target", "participant", "fold", "observed", "predicted"]
@@ -46,7 +47,7 @@ Scorer = Callable[[str, str, tuple[Any, ...]], tuple[float, np.ndarray]]
 def score_table(
     predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None
 ) -> pd.DataFrame:
-    """Every score of every row and target, with bootstrap 95 % intervals.
+    """Every score of every row and target, with bootstrap 95 % intervals; the table prints whole.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def score_table(
         for key, runs in models.groupby(identity, sort=False, dropna=False):
             place = {"cohort": cohort, "target": target} | dict(zip(identity, key, strict=True))
             records.append(place | _scores(runs, participants, counts))
-    table = pd.DataFrame(records)
+    table = WholeTable(records)
     _warn_of_gaps(table, [*_ALWAYS, *_BOUNDS] if n_bootstrap else _ALWAYS)
     return table
 

@@ -95,6 +95,8 @@ def _join(train: Cohort, test: Cohort) -> Cohort:
     in_both = ids.isin(test.participants["participant_id"])
     renamed = train.subset(np.arange(len(train)))
     renamed.participants["participant_id"] = ids.where(~in_both, ids + f" ({train.name})")
+    if train.name == test.name:  # recentring by cohort knows cohorts by their names
+        renamed.name = f"{train.name} (training)"
     return Cohort.concat([renamed, test.align(train.parcellation)], name=test.name)
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from nerve._utils.errors import NerveWarning, problem
 from nerve._utils.files import claim, write_tsv
 from nerve._utils.privacy import Identifiers, for_screen
 from nerve.data.cohort import Cohort
+from nerve.data.common_space import bring_together, describe_meeting, meeting_sentences
 from nerve.data.quality import check_cohort
 from nerve.data.quality.report import Quality
 from nerve.data.readers.ids import counted
@@ -29,11 +31,11 @@ from nerve.experiments.experiment import RESOLVED_CONFIG, Experiment
 from nerve.experiments.method_rows import is_model
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.requested_rows import RequestedRow, request_rows
-from nerve.experiments.run_store import DONE, UNAVAILABLE
+from nerve.experiments.run_store import DONE, UNAVAILABLE, RunStore
 from nerve.experiments.terminal import (
     RunsProgress,
-    findings,
     print_lines,
+    show_findings,
     show_paper_table,
     show_scores,
 )
@@ -55,6 +57,7 @@ def run_evaluation(
     *,
     test: Sequence[str] = (),
     quality: Quality | None = None,
+    parcellation: str | None = None,
 ) -> None:
     """Evaluate features on a cohort folder, save the results and write the report.
 
@@ -72,10 +75,15 @@ def run_evaluation(
         Folders of other cohorts, predicted by what is fitted on `cohort`.
     quality : Quality, optional
         As in `nerve run`: the report then also shows what was checked and what NERVE relies on.
+    parcellation : str, optional
+        All cohorts are resampled to these regions. Without it, a cohort of other regions than the
+        first is refused.
     """
     rows = request_rows(features, protocol)
     first = Cohort.load(cohort)
     others = [Cohort.load(path) for path in test]
+    if parcellation is not None:
+        first, *others = bring_together([first, *others], parcellation)
     folder = claim(out)
     if (folder / RESOLVED_CONFIG).is_file():
         raise problem(folder, "it holds an experiment", remedy="Choose another folder.")
@@ -94,6 +102,9 @@ def run_evaluation(
     results.about["warnings"] = sorted({str(warning.message) for warning in caught})
     for opened in (first, *others):
         opened.check_unchanged()
+    meeting = describe_meeting([first, *others])
+    if meeting["resampled"]:
+        results.about["resampling"] = meeting
     results.save(folder)
     write_texts(folder, results, evaluated.cohorts)
     if quality is not None:
@@ -104,12 +115,13 @@ def run_evaluation(
             _interpret(folder, models[-1], evaluated.cohorts[0])
 
     show_scores(results)
-    print_lines(*findings(results))
+    show_findings(results)
     opened_cohorts = {tested.name: tested.cohort for tested in evaluated.cohorts}
     path = page.write_report(folder, opened_cohorts)
     print_lines(f"Tables: {folder / 'tables'}", f"Report: {path}")
     notes = dict.fromkeys(for_screen(note) for note in evaluated.notes)
     print_lines(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
+    print_lines(*meeting_sentences(meeting), stderr=True)
 
 
 def check_usable(cohort: str) -> Quality:
@@ -213,7 +225,7 @@ def run_experiment(
 
 
 def count_runs(config: str | os.PathLike[str], out: str, rehearse: bool = False) -> None:
-    """Print how many runs an experiment has, and how many are done.
+    """Print how many runs an experiment has, and how many are done; nothing is written.
 
     Parameters
     ----------
@@ -224,12 +236,16 @@ def count_runs(config: str | os.PathLike[str], out: str, rehearse: bool = False)
     rehearse : bool
         Whether it is to be run on small simulated cohorts.
     """
-    experiment = _prepare(config, out, rehearse)
-    kinds = [task.kind for task in experiment.plan.unique_tasks]
+    with tempfile.TemporaryDirectory(prefix="nerve-") as scratch:
+        experiment = _prepare(config, scratch, rehearse)
+        tasks = experiment.plan.unique_tasks
+    runs = RunStore(out)
+    statuses = [runs.status(task.id) for task in tasks]
+    kinds = [task.kind for task in tasks]
     for kind in ("encode", "probe", "train"):
         print_lines(f"{kinds.count(kind):5d} {kind}")
-    counts = experiment.counts
-    print_lines(f"{len(kinds):5d} runs, {counts[DONE] + counts[UNAVAILABLE]} done")
+    done = statuses.count(DONE) + statuses.count(UNAVAILABLE)
+    print_lines(f"{len(kinds):5d} runs, {done} done")
 
 
 def run_demo(out: str, jobs: int | None = None) -> list[str]:
@@ -248,8 +264,8 @@ def run_demo(out: str, jobs: int | None = None) -> list[str]:
         One line per failed run.
     """
     failures = run_experiment("demo", out, jobs=jobs)
+    show_findings(Results.load(out))
     print_lines(
-        *findings(Results.load(out)),
         "\nOn your own data:",
         "  nerve ingest DERIVATIVES cohort --participants participants.tsv "
         "--parcellation schaefer400-17",

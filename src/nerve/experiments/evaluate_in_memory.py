@@ -224,7 +224,7 @@ def evaluate_rows(
         "parcellation": pairs[0][0].parcellation.name,
         "target_labels": {name: {} for name in names},
         "citations": citations_of([requested.row for requested in rows]),
-        "seeds": [0],
+        "seeds": sorted({requested.row.seed for requested in rows}),
         "versions": dict(package_versions()),
         "code": code_version(),
         "data": {evaluated.name: evaluated.cohort.fingerprint for evaluated in cohorts},

@@ -31,6 +31,7 @@ from nerve.experiments.fingerprints import code_version, fingerprint
 from nerve.experiments.launch import StatusCallback, ignore_status, launch
 from nerve.experiments.plan import ExperimentPlan
 from nerve.experiments.run_store import FAILED, RunStore
+from nerve.methods.recentring import is_by_cohort
 
 RESOLVED_CONFIG = "experiment.yaml"
 _INPUTS = "inputs.json"
@@ -143,7 +144,10 @@ class Experiment:
         for entry in self.config.methods:
             for _, settings in entry.variants():
                 for name in ("recentre", "phenotypes"):
-                    known_columns(as_names(settings.get(name)), columns, f"{entry.name}: {name}")
+                    wanted = as_names(settings.get(name))
+                    if name == "recentre" and is_by_cohort(settings.get(name)):
+                        wanted = as_names(str(settings[name]).partition("+")[2])
+                    known_columns(wanted, columns, f"{entry.name}: {name}")
 
     # ---- its runs
 

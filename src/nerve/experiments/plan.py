@@ -140,7 +140,7 @@ class ExperimentPlan:
                     yield NetworkTask(
                         recipe=recipe,
                         row=row,
-                        on=self._cohort_key(name),
+                        determined_by=self._cohort_key(name),
                         cohort=name,
                         target=target,
                     )
@@ -154,14 +154,14 @@ class ExperimentPlan:
                 "without `pretrain: false`."
             )
         else:
-            encoder = EncoderTask(recipe=recipe, row=row, on=self.pool)
+            encoder = EncoderTask(recipe=recipe, row=row, determined_by=self.pool)
             yield encoder
             yield from self._probes(row, EncoderProbe, needs=(encoder.id,))
 
     def _probes(self, row: Row, probe: type[ProbeTask], **fields: Any) -> Iterator[Task]:
         """One run per cohort that predicts its targets from the features of a row."""
         for name in self.config.cohorts:
-            yield probe(row=row, on=self._cohort_key(name), cohort=name, **fields)
+            yield probe(row=row, determined_by=self._cohort_key(name), cohort=name, **fields)
 
     def _row(self, line: str, entry: MethodConfig, recipe: Recipe, swept: dict[str, Any]) -> Row:
         """The row of a recipe."""

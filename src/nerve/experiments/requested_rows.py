@@ -98,6 +98,7 @@ def _request_row(value: Any, protocol: Protocol, name: str | None = None) -> Req
         method = NAME_OF_CLASS[type(value).__name__]
         preset = type(value).nearest_preset(value.described_parameters())
         row = method_row(type(value).__name__, method, value, preset, {}, {})
+        row = replace(row, seed=getattr(value, "seed", 0))
         requested = RequestedRow(row, method, make=lambda: clone(value))
     else:
         label = type(value).__name__ if hasattr(value, "fit") else "features"

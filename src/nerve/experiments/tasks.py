@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from nerve.experiments.experiment import Experiment
 
 _TABLES = ("predictions", "nulls", "curves")
-_NOT_IN_KEY = ("row", "on", "path", "scope")  # how a run is called, and where its files lie
+# how a run is called, where its files lie, and what enters the key by itself
+_NOT_IN_KEY = ("row", "path", "determined_by")
 _FOLD_ENCODERS = "encoders"  # in the folder of a run that is not done yet
 # participants; an encoder of fewer, a share of whom is for validation, is not saved
 _ENOUGH_TO_SAVE = 2 * FEWEST
@@ -104,7 +105,7 @@ class Task:  # numpydoc ignore=PR02
     ----------
     row : Row
         What it is for.
-    on : mapping
+    determined_by : mapping
         The data, the protocol and the code, as they enter the key.
     cohort : str
         Whose targets it predicts; none for the training of an encoder.
@@ -116,7 +117,7 @@ class Task:  # numpydoc ignore=PR02
 
     kind: ClassVar[str]
     row: Row
-    on: Mapping[str, Any]
+    determined_by: Mapping[str, Any]
     cohort: str = ""
     target: str = ""
     needs: tuple[str, ...] = ()
@@ -124,7 +125,7 @@ class Task:  # numpydoc ignore=PR02
     def key(self) -> dict[str, Any]:
         """What determines the result; how the run is called is no part of it."""
         fields = {name: value for name, value in asdict(self).items() if name not in _NOT_IN_KEY}
-        return {"kind": self.kind, **fields, **self.on}
+        return {"kind": self.kind, **fields, **self.determined_by}
 
     def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
         """Compute, and write into the folder of the run.
@@ -152,7 +153,7 @@ class Task:  # numpydoc ignore=PR02
     @property
     def cohorts(self) -> list[str]:
         """The cohorts that are read."""
-        return [self.cohort] if self.cohort else list(self.on["pretrained_on"])
+        return [self.cohort] if self.cohort else list(self.determined_by["pretrained_on"])
 
     @cached_property
     def id(self) -> str:
@@ -176,7 +177,7 @@ class EncoderTask(Task):
 
     def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
         """Train, save, and describe for the report."""
-        cohorts = [experiment.cohort(name) for name in self.on["pretrained_on"]]
+        cohorts = [experiment.cohort(name) for name in self.determined_by["pretrained_on"]]
         encoder = self.recipe.make(experiment.config.device)
         encoder = fit_and_describe(encoder, cohorts, folder, self.row)
         usable = usable_cohorts(encoder, cohorts)

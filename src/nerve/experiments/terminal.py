@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +16,8 @@ from nerve.experiments.collect import runs_table
 from nerve.experiments.experiment import Experiment
 from nerve.experiments.run_store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.tasks import Task
+from nerve.report.findings import findings_text, too_few_sentence
+from nerve.report.report_data import ReportData
 from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table
 
@@ -88,6 +88,10 @@ def show_scores(results: Results) -> None:
     for score in results.scores.to_dict("records"):
         cohort = f"{score['cohort']} " if len(results.cohorts) > 1 else ""
         label = labels[line_of[score["row"]]]
+        if too_few_sentence(score["n"], score["n_folds"]):
+            few = f"no score: n {score['n']} in {score['n_folds']:.0f} folds"
+            print_lines(f"{cohort}{score['target']:<20} {label:<22} {few}")
+            continue
         text = (
             f"{cohort}{score['target']:<20} {label:<22} "
             f"r {score['r']:+.3f} ± {score['r_half_width']:.3f}  "
@@ -99,6 +103,11 @@ def show_scores(results: Results) -> None:
         if np.isfinite(score.get("p", np.nan)):
             text += f"  p {score['p']:.4f}"
         print_lines(f"{text}  (scope: {score['scope']})")
+
+
+def show_findings(results: Results) -> None:
+    """Print what was found, in the words of the report."""
+    print_lines(*findings_text(ReportData.from_results(results)))
 
 
 def show_status(experiment: Experiment) -> None:
@@ -115,48 +124,6 @@ def show_status(experiment: Experiment) -> None:
             explanation = run["reason"]
         text = f"  {run['status']}: {run['run']}"
         print_lines(f"{text} ({explanation})" if explanation else text)
-
-
-def findings(results: Results) -> list[str]:
-    """Say what was found, in one sentence per target.
-
-    Parameters
-    ----------
-    results : Results
-        With comparisons of their rows.
-
-    Returns
-    -------
-    list of str
-        A heading, then per target the best method and the next, or the one method and the
-        references; nothing where there is nothing to compare.
-    """
-    comparisons = results.comparisons
-    if not len(comparisons):
-        return []
-    labels = line_labels(rows_of(results.rows))
-    lines = ["\nWhat was found:"]
-    for (cohort, target), pairs in comparisons.groupby(["cohort", "target"], sort=False):
-        best_two = pairs[pairs["best_two"]]
-        shown = (best_two if len(best_two) else pairs).to_dict("records")
-        first = shown[0]
-        metric = "AUC" if first["metric"] == "auc" else first["metric"]
-        best = f"{labels[first['line_a']]} {metric} = {first['score_a']:.2f}"
-        others = "; ".join(_comparison_in_words(pair, labels) for pair in shown)
-        lines.append(f"  {cohort} {target}: {best}, {others}")
-    return lines
-
-
-def _comparison_in_words(pair: Mapping[Any, Any], labels: Mapping[str, str]) -> str:
-    """How a method compares with another."""
-    p = f"p = {pair['p']:.3f}" if pair["p"] >= 0.001 else "p < 0.001"
-    if not pair["p"] < 0.05:  # or not a number
-        verdict = "not distinguishable from"
-    elif pair["difference"] > 0:
-        verdict = "clearly better than"
-    else:
-        verdict = "clearly worse than"
-    return f"{verdict} {labels[pair['line_b']]} ({pair['score_b']:.2f}, {p})"
 
 
 def duration(seconds: float) -> str:

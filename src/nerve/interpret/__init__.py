@@ -4,6 +4,8 @@
                                                    reconstructed; errors (`pretraining`)
     OUT/interpretation/network_weights.tsv         regions that each network's embedding relies on
                                                    (`maps`)
+    OUT/interpretation/region_occlusion.tsv        regions that the features depend on, where
+                                                   weights do not differ (`regions`)
     OUT/interpretation/attention.tsv               attention between networks, by layer and head,
                                                    and rollout (`maps`)
     OUT/interpretation/attention_pairs.tsv         rollout received by each network pair (`maps`)
@@ -18,6 +20,7 @@ averaged, and their tables say how well they agree.
 from nerve.interpret.importance import patch_importance
 from nerve.interpret.maps import attention_summary, network_weights
 from nerve.interpret.output import interpret_to, load_encoder
+from nerve.interpret.regions import region_occlusion
 from nerve.interpret.stability import stability
 
 __all__ = [
@@ -26,5 +29,6 @@ __all__ = [
     "load_encoder",
     "network_weights",
     "patch_importance",
+    "region_occlusion",
     "stability",
 ]

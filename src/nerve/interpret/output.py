@@ -15,6 +15,7 @@ from nerve._utils.files import claim, write_json, write_tsv
 from nerve.data.cohort import Cohort
 from nerve.interpret.importance import patch_importance
 from nerve.interpret.maps import attention_summary, has_attention, network_factors, network_weights
+from nerve.interpret.regions import can_hide_regions, region_occlusion
 from nerve.interpret.stability import as_encoders
 from nerve.methods import load_method
 
@@ -25,10 +26,12 @@ _FILES = (
     "attention_pairs.tsv",
     "importance.tsv",
     "network_weights.tsv",
+    "region_occlusion.tsv",
     "stability.json",
     INPUTS,
 )
 _MOST_PARTICIPANTS = 200  # for attention, which hardly differs between participants
+_MOST_FOR_REGIONS = 64  # each is embedded once per region
 _LEAST_SPREAD = 0.005  # standard deviation of region weights (their mean is 1) that is worth a map
 
 
@@ -40,18 +43,20 @@ def interpret_to(
     covariates: str | Sequence[str] = (),
     **options: Any,
 ) -> dict[str, pd.DataFrame]:
-    """Write network weights, attention and (with targets) patch importance of encoders.
+    """Write maps of regions, attention and (with targets) patch importance of encoders.
 
     Parameters
     ----------
     out : path
-        OUT/interpretation gets network_weights.tsv, attention.tsv, attention_pairs.tsv,
-        importance.tsv and stability.json. With the folder of a run, of an experiment or of an
-        evaluation, its report shows them.
+        OUT/interpretation gets network_weights.tsv (or region_occlusion.tsv, where weights show
+        no difference between regions), attention.tsv, attention_pairs.tsv, importance.tsv and
+        stability.json. With the folder of a run, of an experiment or of an evaluation, its report
+        shows them.
     encoders : fitted encoder, or several that differ in the seed
         What an encoder does not have (attention, factors of networks) is left out.
     cohort : Cohort
-        The participants for attention (the first 200) and importance (all).
+        The participants for regions (the first 64), attention (the first 200) and importance
+        (all).
     targets, covariates : str or sequence of str
         Columns of the participants table, as in `patch_importance`.
     **options
@@ -69,6 +74,9 @@ def interpret_to(
         # A map on which every region weighs the same shows nothing.
         if weights["weight"].std() > _LEAST_SPREAD:
             tables["network_weights"] = weights
+    if "network_weights" not in tables and can_hide_regions(encoders[0]):
+        first_participants = np.arange(min(len(cohort), _MOST_FOR_REGIONS))
+        tables["region_occlusion"] = region_occlusion(encoders, cohort.subset(first_participants))
     if has_attention(encoders[0]):
         first_participants = np.arange(min(len(cohort), _MOST_PARTICIPANTS))
         attention = attention_summary(encoders, cohort.subset(first_participants))
@@ -127,6 +135,8 @@ def _agreement(tables: dict[str, pd.DataFrame], seeds: list[int]) -> dict[str, A
         weights = tables["network_weights"]
         of_networks = _first_values(weights, "network", "network_stability")
         content["network_weights"] = {"all": _rounded(weights["stability"].iloc[0]), **of_networks}
+    if "region_occlusion" in tables:
+        content["region_occlusion"] = _rounded(tables["region_occlusion"]["stability"].iloc[0])
     if "attention" in tables:
         content["attention"] = _first_values(tables["attention"], "layer", "stability")
     if "importance" in tables:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from nerve._utils.files import atomic_file, write_json
 from nerve.core.patching import Patching
@@ -79,8 +80,8 @@ def describe_run(
     dataset = _patch_dataset(method, participants)
     actual = dataset.packed(np.arange(n_participants))  # (participants, S)
     noise = np.random.default_rng([method.seed, 5]).random((n_participants, patching.n_patches))
-    masked = np.argsort(noise, axis=1)[:, method.module_.n_visible :]
-    masked = np.sort(masked, axis=1)  # (participants, masked)
+    _, masked = method.module_.choose_masks(torch.from_numpy(noise))
+    masked = masked.numpy()  # (participants, masked)
     training_mean = _mean_of(_patch_dataset(method, cohort.subset(training)))  # (S,)
     guesses = {
         "model": patching.pack(method.reconstruct(participants, masked)).astype(float),

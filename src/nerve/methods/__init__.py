@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from nerve._utils.errors import one_of
+from nerve.data.connectivity import MEASURES, in_words
 from nerve.data.parcellation import Parcellation, load_parcellation
 
 # name -> "module:Class"
@@ -132,6 +133,13 @@ def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
         return method_class(name).load(folder, device=device)
 
 
+def _measures_in_words(measures: tuple[str, ...]) -> str:
+    """What a method accepts matrices of: `any measure`, or the names of measures."""
+    if set(measures) == set(MEASURES):
+        return "any measure"
+    return " or ".join(in_words(measure) for measure in measures)
+
+
 def method_table(
     parcellation: Parcellation | str = "schaefer400-17", preset: str | None = None
 ) -> pd.DataFrame:
@@ -147,7 +155,7 @@ def method_table(
     Returns
     -------
     DataFrame
-        Columns method, title, role, needs, view, preset, parameters, citation, adapted.
+        Columns method, title, role, needs, measures, view, preset, parameters, citation, adapted.
 
     Examples
     --------
@@ -173,6 +181,7 @@ def method_table(
                     "title": cls.title,
                     "role": cls.role,
                     "needs": _INPUTS_IN_WORDS[cls.inputs],
+                    "measures": _measures_in_words(cls.measures),
                     "view": method.view,
                     "preset": preset_name,
                     "parameters": method.parameter_count(regions),

@@ -56,6 +56,7 @@ from nerve.methods.run_folder import load_tensors, save_tensors, single_precisio
 
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
+PURPOSE = "## Good for, and not"  # the first section of a card
 Role = Literal["reference", "supervised", "self-supervised"]
 
 # rows of results name the seed beside their preset
@@ -255,12 +256,20 @@ class Method(BaseEstimator):
         self.parcellation_ = cohort.parcellation
         self.n_features_in_ = cohort.n_regions
         counts = cohort.cohort_names.value_counts(sort=False)
+        resampled = {}
+        for part in cohorts_in(data):
+            if "resampled" in part.notes:
+                summary = part.notes["resampled"]
+                regions = f"{summary['source']} → {summary['target']}"
+                resampled[printable_name(part.name)] = printable_name(regions)
         self.data_ = {
             "fingerprint": cohort.fingerprint,
             # see `trained_on_all_of`
             "fc": [part.fc_fingerprint for part in cohorts_in(data) or [cohort]],
             "cohorts": {printable_name(name): int(n) for name, n in counts.items()},
         }
+        if resampled:
+            self.data_["resampled"] = resampled
         return cohort
 
     def trained_on_all_of(self, cohort: Cohort) -> bool:
@@ -482,6 +491,8 @@ class Method(BaseEstimator):
         name = type(self).__name__
         return (
             f"# {self.label()}\n\n"
+            f"{PURPOSE}\n\n{self.purpose()}\n\n"
+            "## What it is\n\n"
             f"A model of brain functional connectivity, made with nerve {nerve.__version__}. "
             f"{self.citation}.\n\n"
             f"- Regions: {self.parcellation_.n_regions}, {self.parcellation_.n_networks} networks "
@@ -493,8 +504,21 @@ class Method(BaseEstimator):
             f'model = {name}.load("this folder")\n```\n\n'
             "For research. Weights can carry information on the participants they were fitted on: "
             "share them under\n"
-            "the terms of the data. What the embeddings predict must be tested on other "
-            "participants than these.\n"
+            "the terms of the data.\n"
+        )
+
+    def purpose(self) -> str:
+        """What the fitted method is good for and what not, for the top of the model card."""
+        result = "predictions" if self.role == "supervised" else "features"
+        comparison = ""
+        if hasattr(self, "likeness"):
+            comparison = " `nerve check COHORT --model` with this model compares them."
+        return (
+            f"Good for {result} of other participants whose FC has the same "
+            f"{self.parcellation_.n_regions} regions and was made in the same way as that of the "
+            f"training cohort.{comparison}\n\n"
+            "Not good for other regions, and not for the diagnosis of a participant. What it says "
+            "about the participants it was fitted on proves nothing: test it on others."
         )
 
     def card_lines(self) -> list[str]:
@@ -502,6 +526,10 @@ class Method(BaseEstimator):
         counts = self.data_.get("cohorts", {}).items()
         cohorts = ", ".join(f"{name} ({count})" for name, count in counts)
         lines = [f"Fitted on: {cohorts or 'not recorded'}"]
+        resampled = self.data_.get("resampled", {}).items()
+        if resampled:
+            changes = ", ".join(f"{name} ({regions})" for name, regions in resampled)
+            lines.append(f"Resampled from other regions: {changes}")
         preset = self.preset_name()
         differences = self.differences(
             self.described_parameters(), preset or next(iter(self.presets))

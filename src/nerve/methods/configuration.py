@@ -64,6 +64,7 @@ class _TrainingData(BaseModel):
     fingerprint: _Word = ""
     fc: list[_Word] = []
     cohorts: dict[_Word, _Number] = {}
+    resampled: dict[_Word, _Word] = {}  # cohort → from which regions to which
     n_training: _Number = 0
     n_validation: _Number = 0
     masked_error: float | None = None

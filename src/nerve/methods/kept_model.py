@@ -3,6 +3,10 @@
 Kernel ridge with an inner-product kernel is linear in its rows, ŷ = z · w + b, so that the model
 holds weights and no participant. What was removed with the covariates is added again for each new
 participant.
+
+A model may meet a cohort of another atlas (`resampled_to`), another preprocessing or other ages. Its
+intervals come from its own cohort, out of fold, and hold for participants like those; it warns where the
+new cohort looks different, and a few labels of the new cohort move predictions to its mean (`calibration`).
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from nerve._utils.files import (
     check_may_write,
     claim,
     read_json,
+    read_tsv,
     write_json,
     write_tsv,
 )
@@ -41,17 +46,19 @@ from nerve._utils.privacy import is_date
 from nerve.core.views import check_arrays
 from nerve.data.cohort import Cohort
 from nerve.data.connectivity import MEASURES, in_words
+from nerve.data.quality.likeness import FEWEST, Signature, likeness
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
 from nerve.evaluation.cross_validation import group_targets, remove_covariates
 from nerve.evaluation.feature_sets import ridge_of
-from nerve.evaluation.folds import strata_of
+from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import correlation_rows, cosine_rows
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.protocol import Protocol
 from nerve.methods.configuration import CLOSED
 from nerve.methods.run_folder import load_tensors, save_tensors
+from nerve.methods.runs import resampled_to
 
-FORMAT = 2
+FORMAT = 3
 ABOUT = "probe.json"
 WEIGHTS = "probe.safetensors"
 ENCODER = "encoder"
@@ -61,6 +68,18 @@ _ROWS = {
     "cosine": cosine_rows,
     "linear": lambda features: features,
 }
+
+# of predictions that an interval is to cover, in the training cohort
+COVERED = 0.9
+# folds in which the errors of the training participants are found
+_ERROR_FOLDS = 10
+# labels from which a calibration is made, at least; and from which the interval is found anew
+FEWEST_LABELS = 5
+_FEWEST_FOR_INTERVAL = 30
+# shares of the training participants that a range leaves out, below and above, and the share of new
+# participants outside it that is said
+_BEYOND = 0.025
+_MANY_OUTSIDE = 0.1
 
 # standard deviations from the mean of a covariate beyond which a number may be a code for missing
 _FAR = 10
@@ -106,6 +125,9 @@ class _About(BaseModel):
     classes: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
     whole: dict[str, str]
     means: list[float]
+    half_widths: list[float | None]
+    ranges: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
+    signature: dict[str, float] | None
     covariates: list[str]
     regressions: list[_Regression | None]
     fitted_on: _FittedOn
@@ -131,10 +153,11 @@ class KeptModel:
     >>> protocol = nerve.Protocol(targets="age", motion="none")
     >>> model = KeptModel(TangentSpace(), protocol).fit(cohort)
     >>> list(model.predict(cohort.subset([0, 1])).columns)
-    ['participant_id', 'target', 'predicted']
+    ['participant_id', 'target', 'predicted', 'low', 'high']
     """
 
     about_: dict[str, Any]  # what probe.json holds
+    signature_: Signature | None = None  # of the training cohort, where it had ten participants
     weights_: np.ndarray  # (d, T)
     biases_: np.ndarray  # (T,)
 
@@ -181,6 +204,7 @@ class KeptModel:
         # one ridge for all targets that the same participants have
         self.weights_ = np.empty((features.shape[1], len(names)))
         self.biases_ = np.empty(len(names))
+        half_widths: list[float | None] = [None] * len(names)
         for targets in group_targets(observed, columns):
             rows = rows_of[targets[0]]
             strata = np.column_stack([strata_of(observed[rows, k], 5) for k in targets])
@@ -195,8 +219,16 @@ class KeptModel:
             weights, biases = ridge.linear()
             self.weights_[:, targets] = weights
             self.biases_[targets] = biases
+            errors = _errors_out_of_fold(
+                features[rows], residuals[np.ix_(rows, targets)], strata, groups, protocol
+            )
+            for place, k in enumerate(targets):
+                if names[k] not in people.classes:
+                    half_widths[k] = float(np.quantile(np.abs(errors[:, place]), COVERED))
 
         cohort.check_unchanged()
+        aligned = cohort.align(self.encoder_.parcellation_)
+        self.signature_ = Signature.of(aligned)
         self.about_ = {
             "format": FORMAT,
             "nerve_version": nerve.__version__,
@@ -205,6 +237,9 @@ class KeptModel:
             "classes": {name: list(pair) for name, pair in people.classes.items()},
             "whole": people.class_columns,
             "means": [float(residuals[rows, k].mean()) for k, rows in enumerate(rows_of)],
+            "half_widths": half_widths,
+            "ranges": _ranges(cohort, [name for name in names if name not in people.classes]),
+            "signature": None if self.signature_ is None else self.signature_.numbers(),
             "covariates": list(protocol.covariates),
             "regressions": [None if one is None else one.as_dict() for one in regressions],
             "fitted_on": {
@@ -217,18 +252,23 @@ class KeptModel:
         }
         return self
 
-    def predict(self, cohort: Cohort) -> pd.DataFrame:
+    def predict(self, cohort: Cohort, calibration: pd.DataFrame | None = None) -> pd.DataFrame:
         """Predict participants, who need the covariates but not the targets.
 
         Parameters
         ----------
         cohort : Cohort
+        calibration : DataFrame, optional
+            participant_id and targets of some of these participants: predictions of everyone are
+            moved by their mean error, so that the mean fits the new cohort.
 
         Returns
         -------
         DataFrame
             One row per participant and target. participant_id, target, predicted (in the units of
-            the target); beyond_covariates, its part that is not what the covariates say, where
+            the target); low and high, an interval that covers nine of ten participants of the training
+            cohort out of fold, or of those in `calibration` where there are thirty; calibrated_on,
+            whether the participant's label was used, where there is a calibration; beyond_covariates, its part that is not what the covariates say, where
             there are any; class, the more likely one, where the target has classes. Of a column of
             three or more classes there is a row for each, and one that names the class.
         """
@@ -246,6 +286,7 @@ class KeptModel:
                 remedy="Ingest it again; for Fisher z, with --values z.",
             )
         ids = cohort.participants["participant_id"].to_numpy(object)
+        self._warn_of_differences(cohort)
         covariates = self._covariates(cohort)
         rows_of_kernel = _ROWS[about["kernel"]]
         with naming_participants(ids):
@@ -257,7 +298,22 @@ class KeptModel:
             if regression is not None:
                 expected = CovariateRegression.from_dict(regression).predict(covariates)[:, 0]
                 predicted = predicted + expected
+            half_width = about["half_widths"][k]
+            labelled = np.zeros(len(ids), bool)
+            if calibration is not None:
+                labels = self._labels(calibration, name, ids)
+                labelled = np.isfinite(labels)
+                errors = labels[labelled] - predicted[labelled]
+                predicted = predicted + errors.mean()
+                beyond[:, k] += errors.mean()
+                if half_width is not None and len(errors) >= _FEWEST_FOR_INTERVAL:
+                    half_width = float(np.quantile(np.abs(errors - errors.mean()), COVERED))
             part = {"participant_id": ids, "target": name, "predicted": predicted}
+            if half_width is not None:
+                part["low"] = predicted - half_width
+                part["high"] = predicted + half_width
+            if calibration is not None:
+                part["calibrated_on"] = labelled
             if about["covariates"]:
                 part["beyond_covariates"] = beyond[:, k]
             if name in about["classes"]:
@@ -267,6 +323,63 @@ class KeptModel:
             parts.append(pd.DataFrame(part))
         parts += self._named_classes(ids, beyond)
         return pd.concat(parts, ignore_index=True)
+
+    def _labels(self, table: pd.DataFrame, name: str, ids: np.ndarray) -> np.ndarray:
+        """The given labels of a target, as numbers; NaN for participants without one."""
+        where = "--calibrate"
+        column = self.about_["whole"].get(name, name)
+        known_columns(["participant_id", column], table.columns, where)
+        given_ids = table["participant_id"].astype(str)
+        if given_ids.duplicated().any():
+            raise problem(where, "a participant occurs twice", expected="one row per participant")
+        given = table[column].where(table[column].notna(), None)
+        if name in self.about_["classes"]:
+            first, second = self.about_["classes"][name]
+            words = given.map(str, na_action="ignore")
+            unknown = words.dropna()[~words.dropna().isin([first, second])]
+            if name == column and len(unknown):
+                raise problem(
+                    where,
+                    f"{column!r} holds {listed(unknown.unique(), most=3)}",
+                    expected=f"the classes of the model, {first} and {second}",
+                )
+            given = (words == second).astype(float).where(words.notna())
+        numbers = pd.to_numeric(given, errors="coerce")
+        labels = pd.Series(numbers.to_numpy(float), index=given_ids).reindex(ids).to_numpy(float)
+        n_labels = int(np.isfinite(labels).sum())
+        if n_labels < FEWEST_LABELS:
+            raise problem(
+                where,
+                f"{n_labels} participants of the cohort have a value of {column!r}",
+                expected=f"at least {FEWEST_LABELS}: the mean of fewer says little",
+            )
+        return labels
+
+    def _warn_of_differences(self, cohort: Cohort) -> None:
+        """Warn where the cohort is unlike the training cohort: FC on the whole, and ranges."""
+        if self.signature_ is not None:
+            aligned = cohort.align(self.encoder_.parcellation_)
+            for difference in likeness(self.signature_, aligned).differences:
+                warnings.warn(
+                    f"Cohort {cohort.name!r} does not look like what the model was fitted on. "
+                    f"{difference}",
+                    NerveWarning,
+                    stacklevel=3,
+                )
+        for name, (low, high) in self.about_["ranges"].items():
+            if name not in cohort.participants:
+                continue
+            numbers = pd.to_numeric(cohort.participants[name], errors="coerce").dropna()
+            outside = float(((numbers < low) | (numbers > high)).mean()) if len(numbers) else 0.0
+            if outside > _MANY_OUTSIDE:
+                warnings.warn(
+                    f"{outside:.0%} of the participants of {cohort.name!r} have {name!r} outside "
+                    f"{low:g} to {high:g}, where {1 - 2 * _BEYOND:.0%} of the participants are that "
+                    "the model was fitted on: it has not learned from such participants, and its "
+                    "intervals do not hold for them.",
+                    NerveWarning,
+                    stacklevel=3,
+                )
 
     def _named_classes(self, ids: np.ndarray, beyond: np.ndarray) -> list[pd.DataFrame]:
         """The class of each participant, for columns of three or more classes."""
@@ -405,6 +518,8 @@ class KeptModel:
         folder = free_folder(path)
         self.encoder_.save(claim(folder) / ENCODER)
         arrays = {"weights": self.weights_, "biases": self.biases_}
+        if self.signature_ is not None:
+            arrays["signature"] = self.signature_.mean
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         save_tensors(folder / WEIGHTS, tensors)
         write_json(folder / ABOUT, self.about_)  # last: a folder with it is complete
@@ -442,7 +557,8 @@ class KeptModel:
         try:
             about = _About(**content).model_dump()
             n_targets = len(about["targets"])
-            if not len(about["means"]) == len(about["regressions"]) == n_targets:
+            lengths = {len(about[name]) for name in ("means", "regressions", "half_widths")}
+            if lengths != {n_targets}:
                 raise ValueError(f"means and regressions that are not of {n_targets} targets")
             for regression in about["regressions"]:
                 if regression is not None:
@@ -460,13 +576,61 @@ class KeptModel:
             raise problem(folder, f"it is incomplete or has an unknown entry ({error})") from error
         model = cls(load_method(folder / ENCODER, device=device), protocol)
         arrays = load_tensors(folder / WEIGHTS)
-        shapes = {"weights": (model.encoder.n_features, n_targets), "biases": (n_targets,)}
+        shapes: dict[str, tuple[int | None, ...]] = {
+            "weights": (model.encoder.n_features, n_targets),
+            "biases": (n_targets,),
+        }
+        if about["signature"] is not None:
+            n_regions = model.encoder.parcellation_.n_regions
+            shapes["signature"] = (n_regions * (n_regions - 1) // 2,)
         check_arrays(arrays, shapes, folder / WEIGHTS)
         model.encoder_ = model.encoder
         model.about_ = about
         model.weights_ = arrays["weights"].numpy()
         model.biases_ = arrays["biases"].numpy()
+        if about["signature"] is not None:
+            model.signature_ = Signature.saved(
+                arrays["signature"].numpy(), about["signature"], folder / ABOUT
+            )
         return model
+
+
+def _errors_out_of_fold(
+    features: np.ndarray, targets: np.ndarray, strata: np.ndarray, groups: Any, protocol: Protocol
+) -> np.ndarray:
+    """(n, T): observed less predicted, each participant predicted by a ridge of the others."""
+    n_folds = min(_ERROR_FOLDS, len(features))
+    folds = stratified_folds(
+        strata, n_folds, groups=groups, seed=protocol.seed, groups_may_exceed_folds=True
+    )
+    errors = np.empty(targets.shape)
+    for fold in np.unique(folds):
+        train = np.flatnonzero(folds != fold)
+        test = np.flatnonzero(folds == fold)
+        ridge = ridge_of(protocol).fit(
+            features[train],
+            targets[train],
+            groups=None if groups is None else groups[train],
+            strata=strata[train],
+        )
+        predicted = np.asarray(ridge.predict(features[test])).reshape(len(test), -1)
+        errors[test] = targets[test] - predicted
+    return errors
+
+
+def _ranges(cohort: Cohort, targets: list[str]) -> dict[str, list[float]]:
+    """Where nearly all training participants are, of targets that are numbers and of age.
+
+    Quantiles instead of the smallest and largest value, which are those of one participant.
+    """
+    ranges: dict[str, list[float]] = {}
+    for name in dict.fromkeys([*targets, "age"]):
+        if name in cohort.participants:
+            numbers = pd.to_numeric(cohort.participants[name], errors="coerce").dropna()
+            if len(numbers) >= FEWEST:
+                low, high = numbers.quantile([_BEYOND, 1 - _BEYOND])
+                ranges[name] = [float(low), float(high)]
+    return ranges
 
 
 def _check_classes(classes: Mapping[str, tuple[str, str]]) -> None:
@@ -499,6 +663,8 @@ def predict_file(
     device: str = "auto",
     *,
     overwrite: bool = False,
+    resample: bool = False,
+    calibrate: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
     """Predict the participants of a cohort folder and write the table.
 
@@ -514,6 +680,10 @@ def predict_file(
         Where the encoder computes.
     overwrite : bool
         Replace an existing table of predictions.
+    resample : bool
+        Resample a cohort of other regions to those of the model. Without it, it is refused.
+    calibrate : path, optional
+        A table with participant_id and targets of some participants: see `KeptModel.predict`.
 
     Returns
     -------
@@ -525,7 +695,13 @@ def predict_file(
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
     check_may_write(path, overwrite=overwrite, is_ours=begins_with(*COLUMNS))
     people = Cohort.load(cohort)
-    table = KeptModel.load(model, device=device).predict(people)
+    kept = KeptModel.load(model, device=device)
+    if resample:
+        people = resampled_to(kept.encoder_, people)
+    calibration = None
+    if calibrate is not None:
+        calibration = read_tsv(calibrate, dtype={"participant_id": str})
+    table = kept.predict(people, calibration)
     people.check_unchanged()
     write_tsv(path, table)
     return table

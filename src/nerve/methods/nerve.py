@@ -19,7 +19,7 @@ from nerve.core.patching import Patching
 from nerve.core.randomness import VALIDATION_STEP, Draws
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
 from nerve.core.training import ArrayDataset, Dataset, TrainingSettings
-from nerve.core.views import N_DIRECTIONS, View, check_arrays, make_view
+from nerve.core.views import N_DIRECTIONS, TangentView, View, check_arrays, make_view
 from nerve.data.cohort import Cohort
 from nerve.data.named_patchings import is_patching_name, patching_for
 from nerve.data.parcellation import Parcellation
@@ -43,7 +43,15 @@ from nerve.methods.parameters import (
     plain,
 )
 from nerve.methods.pretrained import located
-from nerve.methods.recentring import UNSEEN, SiteShifts, site_card_lines, sites_of
+from nerve.methods.recentring import (
+    UNSEEN,
+    UNSEEN_COHORT,
+    CohortMeans,
+    SiteShifts,
+    is_by_cohort,
+    site_card_lines,
+    sites_of,
+)
 from nerve.methods.trained import Encoder, mean_sample
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -119,7 +127,7 @@ class NERVE(Encoder):
     n_directions : int
         Directions that the view shrunk keeps, at most.
     recentre : str, optional
-        Column of the site, whose mean is carried to the common one; tangent, shrunk.
+        Column of the site, whose mean is carried to the common one, or cohort; tangent, shrunk.
     patching : str or Patching
         networks, grid16 (any size), permuted0 (any seed), or an atlas for its networks.
     tokenizer : str or type
@@ -211,6 +219,8 @@ class NERVE(Encoder):
         Fitted on everyone given to `fit`.
     shifts_ : SiteShifts or None
         Of the sites of `recentre`.
+    means_ : CohortMeans or None
+        Of the cohorts, where `recentre` is by cohort.
     parcellation_ : Parcellation
         The regions, in the order of the model.
     history_ : DataFrame
@@ -222,7 +232,8 @@ class NERVE(Encoder):
     without a parcellation has no networks: consecutive regions are then grouped by sixteens.
 
     `recentre`: the mean of each site is carried to the common mean in the view, and that of a site
-    that was not trained on by its own participants (`nerve.methods.recentring`).
+    that was not trained on by its own participants. ``cohort``: each cohort is whitened by its own
+    mean, ``cohort+site`` each site (a column) in it (`nerve.methods.recentring`).
 
     Examples
     --------
@@ -248,6 +259,7 @@ class NERVE(Encoder):
     patching_: Patching
     view_: View
     shifts_: SiteShifts | None = None
+    means_: CohortMeans | None = None
     signature_: Signature | None  # of the training cohort, where it had ten participants
 
     def __init__(
@@ -447,11 +459,19 @@ class NERVE(Encoder):
         Dataset
         """
         self.shifts_ = None
+        self.means_ = None
         self.adapted_ = ""
-        sites = None if self.recentre is None else sites_of(cohort, self.recentre)
-        self.view_ = fit_view(make_view(self.view, self.n_directions), cohort)
+        view = make_view(self.view, self.n_directions)
+        sites = None
+        own = None
+        if is_by_cohort(self.recentre) and isinstance(view, TangentView):
+            self.means_ = CohortMeans.of(view, cohort, str(self.recentre))
+            own, _ = self.means_.meet(view, cohort, str(self.recentre))
+        elif self.recentre is not None:
+            sites = sites_of(cohort, self.recentre)
+        self.view_ = fit_view(view, cohort, own)
         self.signature_ = Signature.of(cohort)
-        dataset = PatchDataset(cohort, self.patching_, self.view_)
+        dataset = PatchDataset(cohort, self.patching_, self.view_, own)
         if sites is not None:
             self.shifts_ = SiteShifts.of(dataset.viewed.matrices, sites)
             dataset.recentre(self.shifts_, sites)
@@ -506,7 +526,12 @@ class NERVE(Encoder):
 
     def dataset(self, cohort: Cohort) -> PatchDataset:
         """A cohort as the model reads it: in its view and patches, with sites recentred."""
-        dataset = PatchDataset(cohort, self.patching_, self.view_)
+        own = None
+        if self.means_ is not None and isinstance(self.view_, TangentView):
+            own, has_new = self.means_.meet(self.view_, cohort, str(self.recentre))
+            if has_new:
+                self.adapted_ = UNSEEN_COHORT
+        dataset = PatchDataset(cohort, self.patching_, self.view_, own)
         if self.shifts_ is not None:
             sites = sites_of(cohort, str(self.recentre))
             if self.shifts_.has_new_sites(sites):
@@ -638,6 +663,8 @@ class NERVE(Encoder):
         if self.shifts_ is not None:
             arrays["sites.common"] = self.shifts_.common
             arrays["sites.shifts"] = self.shifts_.shifts
+        if self.means_ is not None:
+            arrays["sites.whitenings"] = self.means_.whitenings
         if self.signature_ is not None:
             arrays["signature.mean"] = self.signature_.mean
         return super().tensors() | {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -648,11 +675,14 @@ class NERVE(Encoder):
         state["signature"] = None if self.signature_ is None else self.signature_.numbers()
         if self.shifts_ is not None:
             state["sites"] = dict(self.shifts_.sizes)
+        if self.means_ is not None:
+            state["sites"] = dict(self.means_.sizes)
         return state
 
     def card_lines(self) -> list[str]:
         """With the sites."""
-        sizes = {} if self.shifts_ is None else self.shifts_.sizes
+        known = self.shifts_ or self.means_
+        sizes = {} if known is None else known.sizes
         return [*super().card_lines(), *site_card_lines(sizes)]
 
     def restore(self, saved: SavedModel) -> None:
@@ -662,7 +692,9 @@ class NERVE(Encoder):
         self.signature_ = None
         view_shapes = self.view_.shapes(n_regions)
         shapes = {f"view.{name}": shape for name, shape in view_shapes.items()}
-        if self.recentre is not None:
+        if is_by_cohort(self.recentre):
+            shapes["sites.whitenings"] = (len(saved.config["sites"]), n_regions, n_regions)
+        elif self.recentre is not None:
             shapes["sites.common"] = (n_regions, n_regions)
             shapes["sites.shifts"] = (len(saved.config["sites"]), n_regions, n_regions)
         if "signature.mean" in saved.tensors:
@@ -673,8 +705,10 @@ class NERVE(Encoder):
         arrays = {name: saved.tensors.pop(name).numpy() for name in names}
         check_arrays(arrays, shapes, saved.folder / WEIGHTS)
         self.view_.arrays = {name: arrays[f"view.{name}"] for name in view_shapes}
-        if self.recentre is not None:
-            sizes = {site: int(n) for site, n in saved.config["sites"].items()}
+        sizes = {site: int(n) for site, n in saved.config.get("sites", {}).items()}
+        if is_by_cohort(self.recentre):
+            self.means_ = CohortMeans(sizes, arrays["sites.whitenings"])
+        elif self.recentre is not None:
             self.shifts_ = SiteShifts(sizes, arrays["sites.common"], arrays["sites.shifts"])
         if "signature.mean" in arrays:
             self.signature_ = Signature.saved(
@@ -753,3 +787,48 @@ class NERVE(Encoder):
         """
         with located(model) as folder:
             return cls.load(folder, device=device)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = True,
+        revision: str | None = None,
+        commit_message: str | None = None,
+        token: str | bool | None = None,
+        api: Any = None,
+    ) -> str:
+        """Upload the fitted model to a model hub (extra ``hub``).
+
+        Parameters
+        ----------
+        repo_id : str
+            ``owner/name``; made if it is not there.
+        private : bool
+            Whether a repository that is made is private: weights can carry information on the
+            participants of the training.
+        revision : str, optional
+            The branch; the hub's main one by default.
+        commit_message : str, optional
+            Names the version of nerve by default.
+        token : str or bool, optional
+            As huggingface_hub takes it; by default that of its own login.
+        api : huggingface_hub.HfApi, optional
+            One with an address of its own: the hub of an institution, say.
+
+        Returns
+        -------
+        str
+            The address of the commit.
+        """
+        from nerve.methods.hub import push_to_hub
+
+        return push_to_hub(
+            self,
+            repo_id,
+            private=private,
+            revision=revision,
+            commit_message=commit_message,
+            token=token,
+            api=api,
+        )

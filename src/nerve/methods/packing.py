@@ -16,7 +16,7 @@ from nerve._utils.files import atomic_file
 from nerve.core.distributed import current_processes
 from nerve.core.patching import Patching
 from nerve.core.training import ArrayDataset
-from nerve.core.views import FCView, View
+from nerve.core.views import FCView, OwnWhitenings, View
 from nerve.data.cohort import Cohort
 from nerve.methods.inputs import check_numbers, chunks
 from nerve.methods.recentring import SiteShifts
@@ -33,11 +33,14 @@ class ViewedCohort:
     cohort : Cohort
     view : View
         Fitted.
+    own : OwnWhitenings, optional
+        Whitening of each participant by the mean of their own cohort or site.
     """
 
-    def __init__(self, cohort: Cohort, view: View) -> None:
+    def __init__(self, cohort: Cohort, view: View, own: OwnWhitenings | None = None) -> None:
         self.cohort = cohort
         self.view = view
+        self.own = own
         self.on_and_above_diagonal = np.triu_indices(cohort.n_regions)
         self.shape = (len(cohort), len(self.on_and_above_diagonal[0]))
 
@@ -50,7 +53,7 @@ class ViewedCohort:
         fc = self.cohort.inputs("fc", rows)
         check_numbers(fc, self.cohort, rows)
         with naming_participants(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
-            return self.view.apply(fc)
+            return self.view.apply(fc, None if self.own is None else self.own.take(rows))
 
 
 class PatchDataset:
@@ -64,14 +67,22 @@ class PatchDataset:
     patching : Patching
     view : View, optional
         Fitted; FC itself by default.
+    own : OwnWhitenings, optional
+        As in `ViewedCohort`.
     """
 
     shifts: SiteShifts | None = None
 
-    def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
+    def __init__(
+        self,
+        cohort: Cohort,
+        patching: Patching,
+        view: View | None = None,
+        own: OwnWhitenings | None = None,
+    ) -> None:
         self.cohort = cohort
         self.patching = patching
-        self.viewed = ViewedCohort(cohort, view or FCView())
+        self.viewed = ViewedCohort(cohort, view or FCView(), own)
 
     def recentre(self, shifts: SiteShifts, sites: np.ndarray) -> None:
         """Recentre from now on; a site without a shift gets it from its participants here."""
@@ -97,13 +108,15 @@ class PatchDataset:
         return self.shifts.apply(matrices, self.sites[rows])
 
 
-def fit_view(view: View, cohort: Cohort) -> View:
+def fit_view(view: View, cohort: Cohort, own: OwnWhitenings | None = None) -> View:
     """Fit a view on a cohort; values that are not numbers are refused by participant.
 
     Parameters
     ----------
     view : View
     cohort : Cohort
+    own : OwnWhitenings, optional
+        As in `ViewedCohort`.
 
     Returns
     -------
@@ -114,7 +127,7 @@ def fit_view(view: View, cohort: Cohort) -> View:
         for rows in chunks(len(cohort)):
             check_numbers(cohort.inputs("fc", rows), cohort, rows)
     with naming_participants(cohort.participants["participant_id"].to_numpy(object)):
-        return view.fit(cohort.connectivity)
+        return view.fit(cohort.connectivity, own)
 
 
 def packed_dataset(dataset: PatchDataset, run_dir: Path | None = None) -> ArrayDataset:

@@ -93,6 +93,11 @@ def model_card(model: str | os.PathLike[str]) -> str:
     return text
 
 
+def with_hub_lines(card: bytes) -> bytes:
+    """A card that begins with the lines that hubs read."""
+    return card if card.startswith(b"---") else _FRONT.encode() + card
+
+
 def pack(
     run: str | os.PathLike[str],
     archive: str | os.PathLike[str],
@@ -138,8 +143,8 @@ def pack(
                 compression = zipfile.ZIP_STORED  # weights do not get smaller
                 if half:
                     content = half_precision(folder / name)
-            if name == CARD and not content.startswith(b"---"):
-                content = _FRONT.encode() + content
+            if name == CARD:
+                content = with_hub_lines(content)
             packed.writestr(zipfile.ZipInfo(name, _TIME_OF_FILES), content, compression)
     return path
 

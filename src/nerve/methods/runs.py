@@ -19,7 +19,9 @@ from nerve._utils.errors import NerveError, NerveWarning, problem
 from nerve._utils.locks import only_one
 from nerve.core.distributed import joined_processes
 from nerve.data.cohort import Cohort
+from nerve.data.common_space import bring_together
 from nerve.data.quality.likeness import Likeness
+from nerve.data.resampling import in_words
 from nerve.methods.base import WEIGHTS
 from nerve.methods.configuration import CONFIG
 from nerve.methods.nerve import NERVE
@@ -30,6 +32,7 @@ from nerve.methods.parameters import (
     read_settings,
 )
 from nerve.methods.run_folder import LAST
+from nerve.methods.training_logs import curve_writer
 
 RESOLVED = "config.yaml"
 LOCK = ".lock"
@@ -87,6 +90,9 @@ def pretrain(
     assignments: Sequence[str] = (),
     resume: bool = False,
     device: str | None = None,
+    seed: int | None = None,
+    log: str | None = None,
+    parcellation: str | None = None,
 ) -> NERVE:
     """Train NERVE on pooled cohorts and write a complete run folder.
 
@@ -106,6 +112,12 @@ def pretrain(
         Go on from the last checkpoint in `out`.
     device : str, optional
         Instead of the configuration's.
+    seed : int, optional
+        Instead of the configuration's.
+    log : {"tensorboard"}, optional
+        Write the training curves for another program too, into `out`.
+    parcellation : str, optional
+        Cohorts of other regions are resampled to this one. Without it they are refused.
 
     Returns
     -------
@@ -117,6 +129,10 @@ def pretrain(
     encoder = configured_encoder(folder, preset, config_path, assignments, resume)
     if device is not None:
         encoder.set_params(device=device)
+    if seed is not None:
+        encoder.set_params(seed=seed)
+        encoder.check_parameters("--seed")
+    callbacks = [] if log is None else [curve_writer(log, folder)]
     with (
         joined_processes() as processes,
         only_one(folder / LOCK, folder) if processes.first else nullcontext(),
@@ -124,10 +140,12 @@ def pretrain(
         opened = [
             cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts
         ]
+        if parcellation is not None:
+            opened = bring_together(opened, parcellation)
         _check_free(folder, resume)
         if processes.first and not (resume and (folder / LAST).is_file()):
             files.write_text(folder / RESOLVED, resolved_yaml(encoder))
-        encoder.fit(opened, run_dir=folder, resume=resume)
+        encoder.fit(opened, run_dir=folder, resume=resume, callbacks=callbacks)
         encoder.save(folder)
         processes.wait()
     return encoder
@@ -178,6 +196,7 @@ def embed_file(
     device: str = "auto",
     overwrite: bool = False,
     on_difference: Callable[[Likeness, str], None] | None = None,
+    resample: bool = False,
 ) -> np.ndarray:
     """Embed a cohort with a trained model and write the result.
 
@@ -200,7 +219,10 @@ def embed_file(
     overwrite : bool
         Replace an existing file of embeddings.
     on_difference : callable, optional
-        Called with the comparison and the cohort's name where the cohort looks different.
+        Called with the comparison and the cohort's name where the cohort looks different or was
+        resampled.
+    resample : bool
+        Resample a cohort of other regions to those of the model. Without it, it is refused.
 
     Returns
     -------
@@ -226,8 +248,10 @@ def embed_file(
             path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy."
         )
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
+    if resample:
+        people = resampled_to(encoder, people)
     like = compared(encoder, people)
-    if like.differences and on_difference is not None:
+    if (like.differences or "resampled" in people.notes) and on_difference is not None:
         on_difference(like, people.name)
     values = encoder.transform(people, pooling)
     people.check_unchanged()
@@ -258,6 +282,31 @@ def _is_embedding(path: Path) -> bool:
             isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
         )
     return False
+
+
+def resampled_to(model: Any, cohort: Cohort) -> Cohort:
+    """Resample a cohort to the regions of a fitted method, with a warning that says how.
+
+    Parameters
+    ----------
+    model : method
+        Fitted.
+    cohort : Cohort
+        Of any regions. Where all regions of the model are there by label, nothing is resampled.
+
+    Returns
+    -------
+    Cohort
+    """
+    model.check_fitted()
+    resampled = cohort.resample(model.parcellation_)
+    if resampled.parcellation != cohort.parcellation and "resampled" in resampled.notes:
+        how = in_words(resampled.notes["resampled"])
+        like = model.likeness(resampled).words if hasattr(model, "likeness") else ""
+        there = f" There, {like} (this cohort, the training cohort)." if like else ""
+        text = f"Cohort {cohort.name!r} was resampled: {how}{there}"
+        warnings.warn(text, NerveWarning, stacklevel=3)
+    return resampled
 
 
 def compared(model: Any, cohort: Cohort) -> Likeness:

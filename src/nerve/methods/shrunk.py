@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve._utils.errors import NerveError
+from nerve._utils.errors import NerveError, problem
 from nerve._utils.linalg import Shrinkage, shrinkage_of, turned, unit_rows
 from nerve.core.views import N_DIRECTIONS, TangentView
 from nerve.data.cohort import Cohort
@@ -15,6 +15,7 @@ from nerve.methods.inputs import chunks
 from nerve.methods.packing import fit_view
 from nerve.methods.parameters import Share, Width
 from nerve.methods.pca import no_differences
+from nerve.methods.recentring import is_by_cohort
 from nerve.methods.tangent import TangentSpace
 
 _MOST_FOR_DIRECTIONS = 2048  # participants, at most, from whom directions come
@@ -40,6 +41,8 @@ class ShrunkTangentSpace(TangentSpace):
         Of FC towards the identity, as in `TangentSpace`.
     n_components : int, optional
         Directions, at most; by default all that have more variance than the median, up to 256.
+    recentre : str, optional
+        ``cohort`` or ``cohort+COLUMN``: each cohort, or site in it, is whitened by its own mean.
 
     Examples
     --------
@@ -53,14 +56,38 @@ class ShrunkTangentSpace(TangentSpace):
     title: ClassVar[str] = "Shrunk tangent space"
     citation: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
 
-    recentre = None  # a shift of a site would change the length that the shrinkage relies on
-
     # fingerprint and scores of the training participants; not saved
     _training_scores: tuple[str, np.ndarray] = ("", np.zeros((0, 0)))
 
-    def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
+    def __init__(
+        self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None
+    ) -> None:
         self.shrinkage = shrinkage
         self.n_components = n_components
+        self.recentre = recentre
+
+    def check_parameters(self, where: str = "") -> dict[str, Any]:
+        """Check the parameters against the types in the signature, and the kind of recentring.
+
+        Parameters
+        ----------
+        where : str
+            Where the parameters come from, for the error; the title of the method by default.
+
+        Returns
+        -------
+        dict
+            The parameters as plain values.
+        """
+        parameters = super().check_parameters(where)
+        if self.recentre is not None and not is_by_cohort(self.recentre):
+            raise problem(
+                where or self.title,
+                f"recentre is {self.recentre!r}",
+                expected="cohort or cohort+COLUMN: a shift of a site would change the length that "
+                "the shrinkage relies on",
+            )
+        return parameters
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Whitening, mean, directions and weights of the cohort."""
@@ -69,7 +96,9 @@ class ShrunkTangentSpace(TangentSpace):
                 f"There are {len(cohort)} participants, expected at least 3 to tell signal from "
                 "noise."
             )
-        learned = fit_view(TangentView(self.shrinkage), cohort).arrays
+        learned = dict(fit_view(TangentView(self.shrinkage), cohort).arrays)
+        if is_by_cohort(self.recentre):
+            learned |= self.learn_cohorts(cohort)
         n_rows = min(len(cohort), _MOST_FOR_DIRECTIONS)
         rows = np.unique(np.linspace(0, len(cohort) - 1, n_rows).round().astype(int))
         vectors = self.entries(cohort.subset(rows), learned)
@@ -107,8 +136,13 @@ class ShrunkTangentSpace(TangentSpace):
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, the mean, and a column of directions per weight."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
+        own = {}
+        if is_by_cohort(self.recentre):
+            n_regions = self.parcellation_.n_regions
+            own = {"own": (len(self.sites_), n_regions, n_regions)}
         return {
             **TangentView().shapes(self.parcellation_.n_regions),
+            **own,
             "mean": (n_entries,),
             "directions": (n_entries, None),
             "variances": (2, None),

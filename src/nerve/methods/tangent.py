@@ -8,13 +8,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve.core.views import TangentView
+from nerve.core.views import OwnWhitenings, TangentView
 from nerve.data.cohort import Cohort
 from nerve.methods.base import Reference, SavedModel
 from nerve.methods.packing import ViewedCohort, fit_view
 from nerve.methods.parameters import Share, Width
 from nerve.methods.pca import turned_components
-from nerve.methods.recentring import UNSEEN, SiteShifts, site_card_lines, sites_of
+from nerve.methods.recentring import (
+    UNSEEN,
+    UNSEEN_COHORT,
+    CohortMeans,
+    SiteShifts,
+    is_by_cohort,
+    site_card_lines,
+    sites_of,
+)
 
 
 class TangentSpace(Reference):
@@ -33,7 +41,8 @@ class TangentSpace(Reference):
         at most, there are no more than participants less one.
     recentre : str, optional
         Column of the participants table, the site: the mean of each site is carried to the common
-        mean, and that of a site that was not trained on by its own participants
+        mean, and that of a site that was not trained on by its own participants. ``cohort``: each
+        cohort is whitened by its own mean; ``cohort+site``: each site (a column) within its cohort
         (`nerve.methods.recentring`).
 
     Examples
@@ -60,10 +69,12 @@ class TangentSpace(Reference):
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
         learned = dict(fit_view(TangentView(self.shrinkage), cohort).arrays)
+        if is_by_cohort(self.recentre):
+            learned |= self.learn_cohorts(cohort)
         if self.n_components is None and self.recentre is None:
             return learned
         entries = self.entries(cohort, learned)
-        if self.recentre is not None:
+        if self.recentre is not None and not is_by_cohort(self.recentre):
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts.of(entries.__getitem__, sites)
             self.sites_ = shifts.sizes
@@ -74,11 +85,28 @@ class TangentSpace(Reference):
             learned |= {"origin": origin, "components": components}
         return learned
 
+    def learn_cohorts(self, cohort: Cohort) -> dict[str, np.ndarray]:
+        """Whitenings by the mean of each cohort, and of each site in it where asked for."""
+        means = CohortMeans.of(TangentView(self.shrinkage), cohort, str(self.recentre))
+        self.sites_ = means.sizes
+        return {"own": means.whitenings}
+
+    def own_whitenings(
+        self, cohort: Cohort, learned: dict[str, np.ndarray]
+    ) -> OwnWhitenings | None:
+        """Whitening of each participant where recentring is by cohort, else None."""
+        if not is_by_cohort(self.recentre):
+            return None
+        means = CohortMeans(self.sites_, learned["own"])
+        own, has_new = means.meet(TangentView(self.shrinkage), cohort, str(self.recentre))
+        self.adapted_ = UNSEEN_COHORT if has_new else ""
+        return own
+
     def viewed(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> ViewedCohort:
         """The cohort in the view that `learn` has found."""
         view = TangentView(self.shrinkage)
         view.arrays = learned
-        return ViewedCohort(cohort, view)
+        return ViewedCohort(cohort, view, self.own_whitenings(cohort, learned))
 
     @property
     def n_features(self) -> int:
@@ -90,7 +118,7 @@ class TangentSpace(Reference):
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
         entries = self.entries(cohort, self.arrays_)
-        if self.recentre is not None:
+        if self.recentre is not None and not is_by_cohort(self.recentre):
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
             if shifts.has_new_sites(sites):
@@ -114,7 +142,10 @@ class TangentSpace(Reference):
         shapes = dict(TangentView().shapes(self.parcellation_.n_regions))
         if self.n_components:
             shapes |= {"origin": (n_entries,), "components": (n_entries, None)}
-        if self.recentre:
+        if is_by_cohort(self.recentre):
+            n_regions = self.parcellation_.n_regions
+            shapes |= {"own": (len(self.sites_), n_regions, n_regions)}
+        elif self.recentre:
             shapes |= {"common": (n_entries,), "shifts": (len(self.sites_), n_entries)}
         return shapes
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -37,6 +37,7 @@ from nerve.core.distributed import current_processes
 from nerve.core.randomness import Draws, mixed_seed
 from nerve.core.training import (
     Dataset,
+    EpochCallback,
     LabelledDataset,
     TrainingSettings,
     check_weights,
@@ -124,6 +125,7 @@ class TrainedMethod(Method):
         groups: Any = None,
         run_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
+        callbacks: Sequence[EpochCallback] = (),
     ) -> Self:
         """Train on participants: build, prepare, train, finish.
 
@@ -139,6 +141,9 @@ class TrainedMethod(Method):
             Where checkpoints and history are written.
         resume : bool
             Go on from the checkpoints there.
+        callbacks : sequence of callable
+            Each is called at the end of an epoch with its row of the history, a dict: see
+            `nerve.core.training.train`. They send training curves to other programs.
 
         Returns
         -------
@@ -174,6 +179,7 @@ class TrainedMethod(Method):
             resume=has_checkpoint,
             identity=identity,
             label=type(self).__name__,
+            callbacks=callbacks,
         )
         self.history_ = pd.DataFrame(result.history)
         self.best_step_ = result.best_step

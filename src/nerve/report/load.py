@@ -17,11 +17,12 @@ from nerve._utils.errors import NerveError, listed, problem
 from nerve._utils.files import read_json, read_tsv
 from nerve._utils.privacy import Identifiers, name_in_results, printable_name
 from nerve.data.cohort import Cohort
+from nerve.data.common_space import meeting_sentences
 from nerve.data.parcellation import Parcellation, load_parcellation, parcellation_names
 from nerve.data.quality.likeness import FEWEST, Likeness
 from nerve.evaluation.results import AGAIN, PROTOCOL, Results, is_results
 from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts, ids_of
-from nerve.report.words import learning_notices, methods_text, run_text, site_notices
+from nerve.report.words import learning_notices, methods_text, run_text
 
 CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was asked
 _RUN_COLUMNS = ("id", "kind", "line", "cohort", "target", "run", "status", "reason")
@@ -167,7 +168,10 @@ def _load_evaluation(folder: Path, given_cohorts: dict[str, Cohort]) -> ReportDa
         interpretation=_read_interpretation(folder),
         parcellation=parcellation,
         warnings=warnings,
-        notices=[*site_notices(results), *learning_notices(encoders)],
+        notices=[
+            *meeting_sentences(stored.about.get("resampling", {})),
+            *learning_notices(encoders),
+        ],
     )
     results = replace(results, methods_text=methods_text(results))
     ids = set()
@@ -195,13 +199,11 @@ def _load_run(folder: Path, cohorts: dict[str, Cohort]) -> ReportData:
         table = pd.DataFrame(regions["regions"])
         parcellation = Parcellation.from_table(table, name=str(regions["name"]))
     encoder = _read_encoder(folder, printable_name(folder.name))
+    notices = []
     if not config:
-        unfinished = "The run is not finished: it has no config.json."
-        notices = [f"{unfinished} What it has written so far is shown."]
-    elif encoder.doubt:
-        notices = [encoder.doubt]
-    else:
-        notices = []
+        notices.append(
+            "The run is not finished: it has no config.json. What it has written so far is shown."
+        )
     results = ReportData(
         title=f"Pretraining of {method}",
         about=about,

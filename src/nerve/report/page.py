@@ -22,6 +22,8 @@ from nerve._utils.files import check_may_write, record_written, write_text
 from nerve._utils.privacy import Identifiers
 from nerve.data.cohort import Cohort
 from nerve.evaluation.rows import rows_of
+from nerve.report.findings import find, shared_cautions
+from nerve.report.glossary import TERMS, explain, link_terms, term_id
 from nerve.report.load import load_results
 from nerve.report.report_data import ReportData
 from nerve.report.sections import make_sections
@@ -65,11 +67,16 @@ def render_page(results: ReportData) -> str:
     script = _template_text("script.js")
     # The page may run its own script and nothing else, and may fetch nothing at all.
     script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    works = citations(results)
+    findings = find(results)
     return _template().render(
-        sections=make_sections(results),
-        citations=citations(results),
+        sections=make_sections(results, has_citations=bool(works)),
+        findings=findings,
+        shared_cautions=shared_cautions(findings),
+        terms=TERMS,
+        citations=works,
         settings_text=_settings_text(results),
-        headline=_headline(results),
+        counts=_counts_in_words(results),
         results=results,
         style=Markup(_template_text("style.css")),
         script=Markup(script),
@@ -84,7 +91,10 @@ def _template() -> Template:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["code"] = _mark_code
+    environment.filters["code"] = lambda text: _mark_code(escape(text))
+    environment.filters["terms"] = lambda text: _mark_code(link_terms(text))
+    environment.filters["explain"] = explain
+    environment.filters["term_id"] = term_id
     environment.filters["number"] = number
     return environment.from_string(_template_text("page.html"))
 
@@ -93,19 +103,19 @@ def _template_text(name: str) -> str:
     return (files("nerve") / "report" / "templates" / name).read_text("utf-8")
 
 
-def _mark_code(text: object) -> Markup:
-    """Escape a text, and set as code what stands between backticks.
+def _mark_code(text: Markup) -> Markup:
+    """Set as code what stands between backticks in a text that is escaped.
 
     Examples
     --------
-    >>> _mark_code("run `nerve check` <now>")
+    >>> _mark_code(escape("run `nerve check` <now>"))
     Markup('run <code>nerve check</code> &lt;now&gt;')
     """
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(text)))
 
 
-def _headline(results: ReportData) -> list[tuple[str, str]]:
-    """The few numbers at the top, each with its word."""
+def _counts_in_words(results: ReportData) -> str:
+    """How many participants, cohorts, targets, methods and runs there are."""
     protocols = results.about.get("protocols", {})
     counts = {
         "participant": sum(facts.n for facts in results.cohorts.values()),
@@ -116,14 +126,14 @@ def _headline(results: ReportData) -> list[tuple[str, str]]:
     }
     if results.is_run and results.encoders:
         counts["epoch"] = len(results.encoders[0].history)
-    headline = []
+    phrases = []
     for word, count in counts.items():
         if count:
-            headline.append((f"{count:,}", word if count == 1 else f"{word}s"))
+            phrases.append(f"{count:,} {word if count == 1 else f'{word}s'}")
     if len(results.runs):
         for status, count in results.runs["status"].value_counts().items():
-            headline.append((f"{count:,}", f"{'run' if count == 1 else 'runs'} {status}"))
-    return headline
+            phrases.append(f"{count:,} {'run' if count == 1 else 'runs'} {status}")
+    return " · ".join(phrases)
 
 
 def _settings_text(results: ReportData) -> str:

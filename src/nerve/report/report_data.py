@@ -20,6 +20,7 @@ import pandas as pd
 from nerve._utils.errors import NerveError
 from nerve._utils.privacy import Identifiers, shared_counts
 from nerve.data.cohort import Cohort
+from nerve.data.common_space import MeanPair
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality import OrderCheck, check_order
 from nerve.data.quality.learned import learned_little
@@ -178,6 +179,8 @@ class ReportData:  # numpydoc ignore=PR02
         Encoders that were trained or given.
     likeness : mapping
         (model, cohort) → how like the model's training cohort the cohort is.
+    mean_pairs : sequence of MeanPair
+        Group means that are shown side by side, beside those of resampled cohorts.
     checks : DataFrame
         What `nerve check` said: check, value, verdict, detail.
     interpretation : mapping
@@ -201,6 +204,7 @@ class ReportData:  # numpydoc ignore=PR02
     cohorts: Mapping[str, CohortFacts] = field(default_factory=dict)
     encoders: Sequence[EncoderRun] = ()
     likeness: Mapping[tuple[str, str], Likeness] = field(default_factory=dict)
+    mean_pairs: Sequence[MeanPair] = ()
     checks: pd.DataFrame = field(default_factory=pd.DataFrame)
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     parcellation: Parcellation | None = None
@@ -273,6 +277,17 @@ class ReportData:  # numpydoc ignore=PR02
         return columns
 
     @cached_property
+    def target_columns(self) -> list[tuple[str, str]]:
+        """(cohort, target) as asked for, without the single classes of a target."""
+        protocols = self.about.get("protocols", {})
+        asked = [
+            (cohort, target)
+            for cohort, protocol in protocols.items()
+            for target in protocol["targets"]
+        ]
+        return asked or self.columns
+
+    @cached_property
     def lines(self) -> pd.DataFrame:
         """One row per line, in order, indexed by its id; without models of permuted networks."""
         lines = lines_of(self.rows)
@@ -287,6 +302,11 @@ class ReportData:  # numpydoc ignore=PR02
     def contenders(self) -> list[str]:
         """Lines that are compared with each other; the others are references."""
         return contenders(self.rows)
+
+    @cached_property
+    def covariate_lines(self) -> list[str]:
+        """Lines that predict from covariates alone."""
+        return list(self.lines.index[self.lines["method"] == "covariates"])
 
     @cached_property
     def _rows(self) -> dict[str, Row]:
@@ -426,11 +446,38 @@ class ReportData:  # numpydoc ignore=PR02
         """Pearson's r of a line, NaN where it has none."""
         return float(self.by_place.get((cohort, target, line), {}).get("r", np.nan))
 
-    def best_line(self, cohort: str, target: str, among: Collection[str]) -> str | None:
-        """The line with the highest r, None where none has any."""
-        r_of = {line: self.r(cohort, target, line) for line in among}
-        known = [line for line in r_of if np.isfinite(r_of[line])]
-        return max(known, key=r_of.__getitem__, default=None)
+    def metric(self, cohort: str, target: str) -> str:
+        """The score that lines are compared by: AUC for classes, else r."""
+        scores = rows_at(self.scores, cohort, target)
+        return "auc" if "auc" in scores and scores["auc"].notna().any() else "r"
+
+    def best_line(
+        self, cohort: str, target: str, among: Collection[str], metric: str = "r"
+    ) -> str | None:
+        """The line with the highest score, None where none has any.
+
+        Parameters
+        ----------
+        cohort, target : str
+            Where.
+        among : collection of str
+            Lines to choose from.
+        metric : str
+            The score.
+
+        Returns
+        -------
+        str or None
+            The line.
+        """
+        best = None
+        highest = -np.inf
+        for line in among:
+            score = self.by_place.get((cohort, target, line), {}).get(metric, np.nan)
+            if score > highest:  # never true of NaN
+                best = line
+                highest = score
+        return best
 
 
 def rows_at(table: pd.DataFrame, cohort: str, target: str) -> pd.DataFrame:

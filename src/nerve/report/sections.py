@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,17 +12,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nerve._utils.formulas import guarded_table
 from nerve._utils.progress import progress_bar
 from nerve.evaluation.rows import rows_of, setting_words
 from nerve.report import figures
 from nerve.report.figures import DrawnFigure, NothingToDraw
+from nerve.report.findings import too_few_sentence
 from nerve.report.report_data import CohortFacts, ReportData
 from nerve.report.tables import ResultsTable, extended_table, paper_table
 
 log = logging.getLogger("nerve.report")
 BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
+DOWNLOADS = 800_000  # characters of all tables that are not shown but can be saved from the page
 _MOST_ROWS = 400  # of a table on the page; its file has all
 _LONG = 12  # rows beyond which a table is folded
+_DRAWN = ("attention", "attention_pairs", "network_weights", "region_occlusion")  # as figures
 _RUN_KINDS = {
     "encode": "encode: an encoder is trained and its features are computed",
     "probe": "probe: targets are predicted from features",
@@ -39,22 +44,61 @@ class Section:  # numpydoc ignore=PR02
         Its id on the page.
     title : str
         Its heading.
+    lead : str
+        A sentence below the heading.
     figures : list of DrawnFigure
         Those that could be drawn.
     tables : list of Table
         Those that have rows.
+    downloads : list of Download
+        Tables whose figure is shown in their place.
     missing : list of str
         Sentences on what is not shown.
     paper : ResultsTable, optional
-        The paper's table, in the section of predictions.
+        The paper's table, in the section of what was found.
     """
 
     anchor: str
     title: str
+    lead: str
     figures: list[DrawnFigure]
     tables: list[Table]
+    downloads: list[Download]
     missing: list[str]
     paper: ResultsTable | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it, and no sentence why."""
+        content = (self.figures, self.tables, self.downloads, self.missing, self.paper)
+        return self.anchor in figures.SECTIONS and not any(content) and self.anchor != "findings"
+
+
+@dataclass
+class Download:  # numpydoc ignore=PR02
+    """A table that is drawn rather than shown, to be saved from the page.
+
+    Parameters
+    ----------
+    title : str
+        What it holds.
+    file : str
+        Its name.
+    n_rows : int
+        How many rows it has.
+    source : str
+        The file as a data: address; empty where it would make the page too large to mail.
+    """
+
+    title: str
+    file: str
+    n_rows: int
+    source: str
+
+    @property
+    def place(self) -> str:
+        """Where the file is."""
+        return self.file if self.source else f"interpretation/{self.file} beside this page"
 
 
 class Table:
@@ -104,18 +148,23 @@ class Table:
             self.numeric.append(bool(keys) and all(isinstance(key, float) for key in keys))
 
 
-def make_sections(results: ReportData) -> list[Section]:
-    """The sections after the methods."""
+def make_sections(results: ReportData, has_citations: bool = True) -> list[Section]:
+    """The sections of the page, what was found first."""
     sections = []
     items = progress_bar(SECTIONS.items(), label="writing the report", unit="sections")
-    for name, (title, make_tables) in items:
+    for name, (title, lead, make_tables) in items:
+        if name == "citations" and not has_citations:
+            continue
         drawn, missing = draw_figures(name, results)
         make_list = partial(_tables_with_rows, make_tables, results)
         tables = _attempt("tables of this section", make_list, missing) or []
+        downloads: list[Download] = []
+        if name == "interpretation":
+            downloads = _attempt("downloads", partial(map_downloads, results), missing) or []
         paper = None
-        if name == "prediction":
+        if name == "findings":
             paper = _attempt("table", partial(paper_table, results), missing)
-        sections.append(Section(name, title, drawn, tables, missing, paper))
+        sections.append(Section(name, title, lead, drawn, tables, downloads, missing, paper))
     _shrink_to_budget([figure for section in sections for figure in section.figures])
     return sections
 
@@ -178,7 +227,15 @@ def score_tables(results: ReportData) -> Iterator[Table]:
         yield Table(row_table(results), "Rows: what was compared", "rows.tsv")
     if len(results.scores):
         title = "All scores, with intervals, R², MAE and p"
-        yield Table(extended_table(results), title, "tables/extended.tsv")
+        table = extended_table(results)
+        scores = [name for name in table if name not in ("n", "seed")]
+        scores = list(table[scores].select_dtypes("number"))
+        few = [
+            bool(too_few_sentence(n, n_folds))
+            for n, n_folds in zip(results.scores["n"], results.scores["n_folds"], strict=True)
+        ]
+        table.loc[few, scores] = np.nan
+        yield Table(table, title, "tables/extended.tsv")
 
 
 def row_table(results: ReportData) -> pd.DataFrame:
@@ -219,12 +276,29 @@ def comparison_tables(results: ReportData) -> Iterator[Table]:
 
 
 def interpretation_tables(results: ReportData) -> Iterator[Table]:
-    """Every table of maps, of the experiment and of its encoders."""
+    """Tables of maps that figures do not show in full, of the experiment and of its encoders."""
     for label, tables in results.interpretations:
         for name, frame in tables.items():
-            words = name.replace("_", " ")
-            title = f"{label}, {words}" if label else words
-            yield Table(frame, title, f"interpretation/{name}.tsv")
+            if name not in _DRAWN:
+                yield Table(frame, _map_title(label, name), f"interpretation/{name}.tsv")
+
+
+def map_downloads(results: ReportData) -> list[Download]:
+    """Tables of maps that a figure shows: hundreds of rows, which nobody reads on a page."""
+    downloads = []
+    n_characters = 0
+    for label, tables in results.interpretations:
+        for name, frame in tables.items():
+            if name not in _DRAWN or frame.empty:
+                continue
+            text = guarded_table(frame).to_csv(sep="\t", index=False, na_rep="n/a")
+            source = "data:text/tab-separated-values;base64,"
+            source += base64.b64encode(text.encode()).decode()
+            n_characters += len(source)
+            if n_characters > DOWNLOADS:
+                source = ""
+            downloads.append(Download(_map_title(label, name), f"{name}.tsv", len(frame), source))
+    return downloads
 
 
 def provenance_tables(results: ReportData) -> Iterator[Table]:
@@ -247,14 +321,45 @@ def provenance_tables(results: ReportData) -> Iterator[Table]:
     yield Table(runs[columns], "Runs", "runs.tsv", digits=1, note=note)
 
 
-SECTIONS: dict[str, tuple[str, Callable[[ReportData], Iterator[Table]]]] = {
-    "cohorts": ("Cohorts", cohort_tables),
-    "pretraining": ("Pretraining", encoder_tables),
-    "prediction": ("Prediction", score_tables),
-    "comparison": ("Comparison and ablations", comparison_tables),
-    "interpretation": ("Interpretation", interpretation_tables),
-    "provenance": ("Provenance", provenance_tables),
+def no_tables(results: ReportData) -> Iterator[Table]:
+    """Nothing: the template writes these sections."""
+    return iter(())
+
+
+# Title, lead and tables of each section, in the order of the page.
+SECTIONS: dict[str, tuple[str, str, Callable[[ReportData], Iterator[Table]]]] = {
+    "findings": ("What was found", "", no_tables),
+    "prediction": (
+        "In detail",
+        "How well targets are predicted in participants whose targets were not trained on.",
+        score_tables,
+    ),
+    "comparison": (
+        "Comparisons",
+        "Which differences between methods and settings are more than chance.",
+        comparison_tables,
+    ),
+    "cohorts": (
+        "Cohorts",
+        "Who was studied, who was left out, and whether regions stand in the order they should.",
+        cohort_tables,
+    ),
+    "pretraining": (
+        "Pretraining",
+        "What the encoders learned before they were asked to predict anything.",
+        encoder_tables,
+    ),
+    "interpretation": ("Interpretation", "What the models rely on.", interpretation_tables),
+    "methods": ("What was run", "", no_tables),
+    "provenance": ("Provenance", "", provenance_tables),
+    "glossary": ("Words", "", no_tables),
+    "citations": ("Citations", "Please cite what these results rest on.", no_tables),
 }
+
+
+def _map_title(label: str, name: str) -> str:
+    words = name.replace("_", " ")
+    return f"{label}, {words}" if label else words
 
 
 def _tables_with_rows(

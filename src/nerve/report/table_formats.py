@@ -42,7 +42,8 @@ def to_frame(table: ResultsTable) -> pd.DataFrame:
 
 def to_text(table: ResultsTable) -> str:
     """The table for a terminal or a log, as wide as it is, with what its marks mean."""
-    legend = [] if table.signed else [PLAIN]
+    has_ranks = any(cell.rank for row in table.rows for cell in row.cells)
+    legend = [PLAIN] if has_ranks and not table.signed else []
     lines = [table.title, to_frame(table).to_string(), *legend, *table.notes]
     return printable("\n".join(lines)) + "\n"
 
@@ -61,10 +62,10 @@ def to_markdown(table: ResultsTable) -> str:
     lines = [_markdown_row(_escape_markdown(word) for word in header), _markdown_row(rule)]
     for row in table.rows:
         lead = [_escape_markdown(word) for word in table.lead(row)]
-        cells = [cell.word or _markdown(cell) for cell in row.cells]
+        cells = [cell.word_in_paper or _markdown(cell) for cell in row.cells]
         lines.append(_markdown_row([*lead, *cells]))
     title = f"**{_escape_markdown(table.title)}**\n\n" if table.title else ""
-    notes = "  \n".join(_escape_markdown(note) for note in table.notes)
+    notes = "  \n".join(_escape_markdown(note) for note in _notes_of_paper(table))
     return title + "\n".join(lines) + "\n\n" + notes + "\n"
 
 
@@ -83,7 +84,8 @@ def to_latex(table: ResultsTable) -> str:
     second = [rf"\textbf{{{_escape_latex(word)} $\downarrow$}}" for word in table.lead_header]
     second += [rf"\textit{{{_escape_latex(target)}}}" for _, target in table.headers]
     notes = [
-        rf"\multicolumn{{{n_columns}}}{{l}}{{{_escape_latex(note)}}} \\" for note in table.notes
+        rf"\multicolumn{{{n_columns}}}{{l}}{{{_escape_latex(note)}}} \\"
+        for note in _notes_of_paper(table)
     ]
     lines = [
         r"% needs \usepackage{booktabs,adjustbox} and \usepackage[table]{xcolor}",
@@ -108,6 +110,12 @@ def to_latex(table: ResultsTable) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _notes_of_paper(table: ResultsTable) -> list[str]:
+    """The notes of a table that prints a negative r as "n."."""
+    negative = any(cell.word_in_paper == "n." for row in table.rows for cell in row.cells)
+    return [*table.notes, "n.: negative r."] if negative else list(table.notes)
+
+
 def _latex_rows(table: ResultsTable) -> list[str]:
     """The rows, with a rule between blocks."""
     lines = []
@@ -117,7 +125,7 @@ def _latex_rows(table: ResultsTable) -> list[str]:
             lines.append(r"\midrule")
             block = row.block
         lead = [_escape_latex(word) for word in table.lead(row)]
-        cells = [cell.word or _latex(cell) for cell in row.cells]
+        cells = [cell.word_in_paper or _latex(cell) for cell in row.cells]
         lines.append(" & ".join([*lead, *cells]) + r" \\")
     return lines
 

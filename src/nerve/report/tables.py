@@ -1,14 +1,15 @@
 """Results → the paper's tables as data: a number in each cell, and the marks it carries.
 
     bold, underline   best value of a column and the next one, as printed: ties share a mark;
-                      methods only
+                      methods only, and none where a column has one value
     shading           two-sided paired bootstrap between the best two, p < 0.05; never on a tie; not
                       in Table 2
     dagger            one-sided p < 0.05 against models with permuted networks; in Table 3 with
                       bold, the only mark
     ↑ ↓               a reference row above or below the best method, p < 0.05
-    n.                negative r (Tables 1 and 2)
+    n.                negative r (Tables 1 and 2), in Markdown and LaTeX; elsewhere the number
     --                not available: the cohort lacks what the method needs
+    few               too few participants per fold for a score
     ‡                 an adapted method: an input it needs was replaced by a documented substitute
 
 Reference rows have a block of their own. `nerve.report.table_formats` writes the tables as
@@ -26,6 +27,7 @@ import pandas as pd
 
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import NULL, lines_under_test, rows_of, setting_words, without_swept
+from nerve.report.findings import FEWEST_PER_FOLD, too_few_sentence
 from nerve.report.report_data import ReportData, rows_at
 from nerve.report.words import scope_sentences, view_sentences
 
@@ -83,8 +85,10 @@ class Cell:  # numpydoc ignore=PR02
         An input was replaced by a substitute.
     failed : bool
         The run ended with an error.
+    too_few : bool
+        There were too few participants per fold for a score.
     signed : bool
-        Print negative r as it is.
+        Print negative r as it is, in the paper's tables too.
     """
 
     r: float = _NAN
@@ -96,6 +100,7 @@ class Cell:  # numpydoc ignore=PR02
     against: str = ""
     adapted: bool = False
     failed: bool = False
+    too_few: bool = False
     signed: bool = False
 
     @property
@@ -106,9 +111,16 @@ class Cell:  # numpydoc ignore=PR02
     @property
     def word(self) -> str:
         """What stands in place of a number, or an empty string."""
-        if not self.available:
-            return "failed" if self.failed else "--"
-        return "n." if self.r < 0 and not self.signed else ""
+        if self.available:
+            return ""
+        if self.too_few:
+            return "few"
+        return "failed" if self.failed else "--"
+
+    @property
+    def word_in_paper(self) -> str:
+        """The same in the paper's tables, which print "n." for a negative r."""
+        return "n." if self.available and self.r < 0 and not self.signed else self.word
 
     @property
     def marks(self) -> str:
@@ -160,7 +172,8 @@ class ResultsTable:  # numpydoc ignore=PR02
     notes : tuple of str
         Sentences below the table.
     signed : bool
-        Print negative r as it is (Table 3) rather than "n." (Tables 1 and 2).
+        Print negative r as it is (Table 3) rather than "n." (Tables 1 and 2) in the paper's
+        tables.
     first_column : str
         Header of the names of the rows.
     """
@@ -216,12 +229,12 @@ def number(value: float) -> str:
 
 
 def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
-    """Mark the best printed value and the next one: ties, as printed, share a mark.
+    """Mark the best printed value and the next one; a lone value takes no mark.
 
     Parameters
     ----------
     column : sequence of Cell
-        The methods of one column. Negative values take no mark.
+        The methods of one column. Negative values take no mark; ties, as printed, share one.
     p : float
         Of the comparison between the best two; below 0.05 the best is shaded.
 
@@ -230,6 +243,8 @@ def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
     list of Cell
         The same cells, marked.
     """
+    if sum(cell.available for cell in column) < 2:
+        return list(column)
     printed = [float(number(cell.r)) if cell.available and cell.r >= 0 else None for cell in column]
     ranked = sorted({value for value in printed if value is not None}, reverse=True)
     best = ranked[0] if ranked else None
@@ -345,6 +360,8 @@ def _cell(results: ReportData, column: tuple[str, str], line: str, signed: bool)
         # An encoder that serves all cohorts has no cohort of its own.
         failed = (cohort, line) in results.failed or ("", line) in results.failed
         return Cell(failed=failed)
+    if too_few_sentence(scores.get("n", _NAN), scores.get("n_folds", _NAN)):
+        return Cell(too_few=True)
     beyond_null = bool(scores.get("p_permuted_networks", _NAN) < LEVEL)
     half_width = scores.get("r_half_width", _NAN)
     return Cell(
@@ -404,9 +421,9 @@ def _legend(rows: list[TableRow], signed: bool, has_references: bool) -> list[st
     permuted = "p < 0.05, one-sided, against models retrained with permuted networks"
     notes = []
     if not signed:
-        notes.append(
-            "r with the half-width of its bootstrap 95 % CI; bold: best method, underlined: next."
-        )
+        notes.append("r with the half-width of its bootstrap 95 % CI, as the paper prints it.")
+    if any(cell.rank for cell in cells) and not signed:
+        notes.append("Bold: best method, underlined: next.")
     if any(cell.shaded for cell in cells):
         notes.append(f"Shaded: {_TESTED} between the best two methods.")
     if signed:
@@ -417,10 +434,12 @@ def _legend(rows: list[TableRow], signed: bool, has_references: bool) -> list[st
         notes.append("Reference rows take no part in the ranking.")
     if any(cell.against for cell in cells):
         notes.append(f"↑, ↓: above, below the best method of the column, {_TESTED}.")
-    if any(cell.word == "n." for cell in cells):
-        notes.append("n.: negative r.")
+    if any(cell.too_few for cell in missing):
+        notes.append(
+            f"few: fewer than {FEWEST_PER_FOLD} participants per fold, too few for a score."
+        )
     if any(cell.failed for cell in missing):
         notes.append("failed: the run ended with an error; runs.tsv says which.")
-    if any(not cell.failed for cell in missing):
+    if any(cell.word == "--" for cell in missing):
         notes.append("--: not available, the cohort lacks what the method needs.")
     return notes

@@ -22,7 +22,6 @@ from nerve.evaluation.rows import (
     settings_in_words,
     settings_text,
 )
-from nerve.evaluation.sites import site_verdict
 from nerve.report.report_data import EncoderRun, ReportData
 
 # Said once, where a view other than FC itself is first named.
@@ -68,25 +67,6 @@ def view_sentences(rows: Sequence[Row]) -> list[str]:
     """What each view is that rows name, other than FC itself."""
     views = dict.fromkeys(row.view for row in rows)
     return [VIEWS[view] for view in views if view in VIEWS]
-
-
-def site_notices(results: ReportData) -> list[str]:
-    """A sentence per cohort and target whose best r lies, in good part, between sites."""
-    if "r_within_site" not in results.scores:
-        return []
-    notices = []
-    for cohort, target in results.columns:
-        best = results.best_line(cohort, target, among=results.lines.index)
-        if best is None:
-            continue
-        scores = results.by_place[cohort, target, best]
-        verdict = site_verdict(scores["r"], scores["r_within_site"])
-        if "between" in verdict:
-            notices.append(
-                f"{results.column_name(cohort, target)}: r = {scores['r']:.2f} of "
-                f"{results.label(best)} is {scores['r_within_site']:.2f} within sites: {verdict}."
-            )
-    return notices
 
 
 def learning_notices(encoders: Sequence[EncoderRun]) -> list[str]:

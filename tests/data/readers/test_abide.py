@@ -47,7 +47,7 @@ def test_a_constant_region_is_missing_and_named(tmp_path, series):
     for i, (person, one) in enumerate(series.items()):
         one[:, 4] = 0.0 if i == 1 else one[:, 4]
         write(tmp_path, person, one)
-    cohort = read_cohort(tmp_path, parcellation=CUSTOM)
+    cohort = read_cohort(tmp_path, parcellation=CUSTOM, allow_exclusions=True)
     assert len(cohort) == 2
     assert "1 of 30 regions have no data (5)" in cohort.exclusions["reason"].item()
     filled = read_cohort(tmp_path, parcellation=CUSTOM, missing="impute-group-mean")

@@ -119,7 +119,11 @@ def test_a_bad_file_costs_only_its_participant(tmp_path):
         save(source / f"sub-0{i}_fc.tsv", fc(i))
     for i, (write, _) in enumerate(BAD.values(), 10):
         write(source / f"sub-{i}_fc.tsv")
-    report = ingest(source, tmp_path / "out", parcellation="schaefer100-17", format="plain")
+    options = {"parcellation": "schaefer100-17", "format": "plain"}
+    with pytest.raises(NerveError, match=r"16 of 18 scans would be left out.*--allow-exclusions"):
+        ingest(source, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+    report = ingest(source, tmp_path / "out", allow_exclusions=True, **options)
     assert report.n_participants == 2
     reasons = report.exclusions.set_index("participant_id")["reason"]
     for i, (_, sentence) in enumerate(BAD.values(), 10):
@@ -169,7 +173,10 @@ def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
     ("arguments", "sentence"),
     [
         (["nowhere", "out"], "nowhere: there is no such file or folder."),
-        (["empty", "out"], "empty: no scans were found, expected one of xcpd"),
+        (
+            ["empty", "out"],
+            "empty: no scans were found among no files at all, expected one of xcpd",
+        ),
         (["good", "out"], "100 regions and no usable labels. Say in which order they are"),
         (
             ["good", "out", "--parcellation", "schaefer100"],

@@ -147,7 +147,7 @@ def test_participants_whose_files_hold_another_measure_are_left_out_with_a_reaso
         place = write_as_others_do(tmp_path, person, random_fc(12, i), OWN.labels)
     sidecar = next(place.glob("*_relmat.json"))
     sidecar.write_text(json.dumps({"RelationshipMeasure": "Covariance"}))
-    back = read_cohort(tmp_path, parcellation=OWN)
+    back = read_cohort(tmp_path, parcellation=OWN, allow_exclusions=True)
     assert back.participants["participant_id"].tolist() == ["A", "B"]
     assert "holds covariances, the others Pearson correlations" in back.exclusions["reason"].item()
 

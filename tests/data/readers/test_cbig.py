@@ -97,7 +97,7 @@ def test_a_truncated_file_leaves_out_its_participant(tmp_path):
         savemat(tmp_path / f"sub-{i}.mat", {"corr_mat": matrix}, do_compression=True)
     path = tmp_path / "sub-1.mat"
     path.write_bytes(path.read_bytes()[:2000])
-    cohort = read_cohort(tmp_path, parcellation=PARCELLATION)
+    cohort = read_cohort(tmp_path, parcellation=PARCELLATION, allow_exclusions=True)
     assert cohort.participants["participant_id"].tolist() == ["0", "2"]
     assert (
         "sub-1.mat (participant 1): the MATLAB file is damaged"

@@ -78,6 +78,7 @@ def test_a_cohort_in_memory_is_that_of_ingest_and_writes_no_file(
         "missing": missing,
         "dtype": dtype,
         "name": "study",
+        "allow_exclusions": True,
     }
     ingest(tmp_path / "in", tmp_path / "out", **options)
     written = Cohort.load(tmp_path / "out")
@@ -95,10 +96,16 @@ def test_a_cohort_in_memory_is_that_of_ingest_and_writes_no_file(
 def test_the_dry_run_prints_the_plan_that_ingest_follows(tmp_path):
     source = write_people(tmp_path / "in", 3, **{"01_run-2": fc(5)})
     (source / "sub-02.npy").write_bytes(b"")
-    table = preview(source, parcellation=PARCELLATION, repeats="last")
+    options = {"parcellation": PARCELLATION, "repeats": "last", "allow_exclusions": True}
+    shown = preview(source, **options)
+    table = shown.files
     is_read = table["what becomes of it"] == "read"
-    report = ingest(source, tmp_path / "out", parcellation=PARCELLATION, repeats="last")
+    report = ingest(source, tmp_path / "out", **options)
     cohort = Cohort.load(tmp_path / "out")
+    assert shown.lines == report.plan
+    assert cohort.notes["plan"] == [line.as_dict() for line in shown.lines]
+    assert shown.n_participants == len(cohort)
+    assert read_cohort(source, **options).notes["plan"] == cohort.notes["plan"]
     assert list(table["participant"][is_read]) == list(cohort.participants["participant_id"])
     assert "--repeats last" in table["what becomes of it"][table["file"] == "sub-01.npy"].item()
     assert len(table) == report.n_scans
@@ -119,7 +126,7 @@ def test_not_enough_memory_for_one_participant_is_a_reason_at_any_step(tmp_path,
         return original(*given)
 
     monkeypatch.setattr(owner, name, short_of_memory)
-    cohort = read(write_people(tmp_path / "in"), jobs=1)
+    cohort = read(write_people(tmp_path / "in"), jobs=1, allow_exclusions=True)
     assert list(cohort.participants["participant_id"]) == ["00", "02"]
     reason = cohort.exclusions.set_index("participant_id")["reason"]["01"]
     assert reason.endswith("sub-01.npy (participant 01): there is not enough memory to read it.")
@@ -158,7 +165,7 @@ def test_several_scans_are_averaged_in_fisher_z_or_chosen_by_rule(tmp_path):
 def test_a_scan_that_cannot_be_read_does_not_cost_the_person_their_other_scan(tmp_path):
     np.save(tmp_path / "sub-a_run-1.npy", fc(0))
     np.save(tmp_path / "sub-a_run-2.npy", fc(0) * 2)
-    cohort = read(tmp_path)
+    cohort = read(tmp_path, allow_exclusions=True)
     np.testing.assert_allclose(cohort.connectivity[0], fc(0), atol=1e-6)
     assert any(
         "scan left out" in note and "sub-a_run-2.npy" in note for note in cohort.notes["log"]
@@ -184,7 +191,7 @@ def with_missing(seed, *regions):
 
 def test_missing_regions_cost_the_person_the_region_or_are_filled_in(tmp_path):
     write_people(tmp_path, 3, p01=with_missing(1, 5, 7))
-    default = read(tmp_path)
+    default = read(tmp_path, allow_exclusions=True)
     assert default.participants["participant_id"].tolist() == ["00", "02"]
     reason = default.exclusions["reason"].item()
     assert "2 of 100 regions have no data" in reason
@@ -210,7 +217,8 @@ def test_two_regions_that_no_run_has_both_of_are_missing(tmp_path):
     write_people(tmp_path, 2)
     for run, region in ((1, 3), (2, 7)):
         np.save(tmp_path / f"sub-09_run-{run}.npy", with_missing(run, region))
-    assert "2 of 100 regions have no data" in read(tmp_path).exclusions["reason"].item()
+    default = read(tmp_path, allow_exclusions=True)
+    assert "2 of 100 regions have no data" in default.exclusions["reason"].item()
     filled = read(tmp_path, missing="impute-group-mean").connectivity[2]
     np.testing.assert_allclose(filled[3], (fc(0) + fc(1))[3] / 2, atol=1e-6)
 
@@ -249,7 +257,8 @@ def ingest_notes(source, missing):
 def test_whoever_lacks_most_regions_is_left_out_under_any_policy(tmp_path):
     write_people(tmp_path, 3, p01=with_missing(1, *range(60)))
     for policy in ("drop-region", "impute-group-mean"):
-        assert read(tmp_path, missing=policy).connectivity.shape == (2, 100, 100)
+        cohort = read(tmp_path, missing=policy, allow_exclusions=True)
+        assert cohort.connectivity.shape == (2, 100, 100)
 
 
 def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
@@ -282,7 +291,7 @@ def test_fisher_z_with_a_blank_diagonal_is_known_by_its_size_and_can_be_said(tmp
 
 def test_strict_stops_where_the_default_leaves_out(tmp_path):
     write_people(tmp_path / "in", 3, p01=fc(1)[:, :90])
-    assert len(read(tmp_path / "in")) == 2
+    assert len(read(tmp_path / "in", allow_exclusions=True)) == 2
     with pytest.raises(NerveError, match=r"Participant 01: .*sub-01\.npy"):
         ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION, strict=True)
     assert os.listdir(tmp_path) == ["in"]
@@ -321,9 +330,10 @@ def test_float16_and_time_series_are_kept_when_asked(tmp_path):
 
 
 def test_matrices_have_no_time_series_to_keep_and_that_is_said(tmp_path):
-    cohort = read(write_people(tmp_path, 2), timeseries=True)
-    assert cohort.timeseries is None
-    assert any("no time series to keep" in note for note in cohort.notes["log"])
+    write_people(tmp_path, 2)
+    with pytest.raises(NerveError, match=r"--timeseries keeps time series, and the files hold mat"):
+        read(tmp_path, timeseries=True)
+    assert read(tmp_path).timeseries is None
 
 
 def test_the_cohort_tells_how_it_was_made(tmp_path):
@@ -439,7 +449,9 @@ def test_stages_agrees_with_ucla_only_once_aligned(shared_data):
     aligned = read_cohort(series, parcellation="schaefer400-17", order="schaefer400-7")
     some = pd.DataFrame({"participant_id": [f"{i:03d}" for i in range(1, 16)]})
     with pytest.warns(UserWarning, match="the region order looks wrong: read as schaefer400-7"):
-        wrong = read_cohort(series, parcellation="schaefer400-17", participants=some)
+        wrong = read_cohort(
+            series, parcellation="schaefer400-17", participants=some, allow_exclusions=True
+        )
     upper = [cohort.inputs("upper").mean(axis=0) for cohort in (ucla, aligned, wrong)]
     assert np.corrcoef(upper[0], upper[1])[0, 1] >= 0.92
     assert np.corrcoef(upper[0], upper[2])[0, 1] <= 0.45

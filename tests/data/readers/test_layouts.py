@@ -487,7 +487,12 @@ def test_sessions_of_a_table_are_words_and_its_first_column_may_be_values(tmp_pa
         "n/a,0.3,0.5,S1,01",
     ]
     (tmp_path / "edges.csv").write_text("\n".join(lines) + "\n")
-    cohort = read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv", session="01")
+    cohort = read(
+        tmp_path / "edges.csv",
+        parcellation=tmp_path / "atlas.tsv",
+        session="01",
+        allow_exclusions=True,
+    )
     expect(cohort, ["S0"], [[[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, 1]]])
     assert "entries of regions that have data are not finite" in cohort.exclusions["reason"].item()
 
@@ -584,6 +589,10 @@ def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, fc):
         "schaefer100-17",
         "--dry-run",
     ]
+    result = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert result.exit_code == 1, result.output  # as ingest would refuse
+    assert re.search(r"2 of the 3 participants.*--allow-exclusions", str(result.exception))
+    command.append("--allow-exclusions")
     result = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

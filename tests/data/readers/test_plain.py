@@ -136,7 +136,7 @@ def test_an_archive_with_one_stack(tmp_path, people):
 def test_a_damaged_matrix_is_never_taken_for_a_time_series(tmp_path, people):
     for name, matrix in people.items():
         np.save(tmp_path / f"{name}.npy", matrix[:99] if name == "p2" else matrix)
-    cohort = read(tmp_path)
+    cohort = read(tmp_path, allow_exclusions=True)
     assert cohort.participants["participant_id"].tolist() == ["p1", "p3"]
     assert "p2.npy (participant p2): the matrix is 99 x 100" in cohort.exclusions["reason"].item()
     with pytest.raises(NerveError, match="the matrix is 99 x 100, expected a square matrix"):
@@ -150,7 +150,7 @@ def test_tables_beside_the_data_are_not_data(tmp_path, people):
         tmp_path / "participants.tsv", sep="\t"
     )
     (tmp_path / "scores.txt").write_text("a b\n1 2\n")
-    cohort = read(tmp_path)
+    cohort = read(tmp_path, allow_exclusions=True)
     assert cohort.participants["participant_id"].tolist() == ["p1", "p2"]
     assert cohort.participants["age"].tolist() == [1, 2]
     assert cohort.exclusions["participant_id"].tolist() == ["p3"]

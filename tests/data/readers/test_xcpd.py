@@ -146,7 +146,7 @@ def test_parcels_of_too_little_coverage_are_named(tmp_path):
     matrix[5], matrix[:, 5] = np.nan, np.nan
     write_xcpd(tmp_path, "01", LABELS, matrix=matrix)
     write_xcpd(tmp_path, "02", LABELS, matrix=random_fc(156, 1))
-    cohort = read_cohort(tmp_path, parcellation="schaefer100-7")
+    cohort = read_cohort(tmp_path, parcellation="schaefer100-7", allow_exclusions=True)
     assert list(cohort.participants["participant_id"]) == ["02"]
     assert "7Networks_LH_Vis_6" in cohort.exclusions["reason"].iloc[0]
     fewer = read_cohort(tmp_path, parcellation="schaefer100-7", missing="drop-region")
@@ -245,7 +245,7 @@ def test_a_file_cut_off_in_a_line_is_named_with_its_participant(tmp_path):
     write_xcpd(tmp_path, "02", LABELS, matrix=random_fc(156, 1))
     path = next((tmp_path / "sub-01").rglob("*relmat.tsv"))
     path.write_bytes(path.read_bytes()[:-500])
-    cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
+    cohort = read_cohort(tmp_path, parcellation="schaefer100-17", allow_exclusions=True)
     reason = cohort.exclusions["reason"].iloc[0]
     assert path.name in reason
     assert "participant 01" in reason

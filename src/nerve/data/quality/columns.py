@@ -11,6 +11,7 @@ import pandas as pd
 from nerve._utils.errors import listed
 from nerve._utils.numbers import in_numbers, odd_cells
 from nerve._utils.privacy import FEWEST_OF_LEVEL, is_date
+from nerve.data.quality.codes import ages_in_words, suspicious_codes
 
 Row = tuple[str, str, str, str]  # check, value, verdict, detail
 
@@ -52,6 +53,18 @@ def column_rows(participants: pd.DataFrame) -> list[Row]:
             continue
         check = f"covariate {name}" if is_covariate else f"target {name}"
         verdict, detail = _describe(known)
+        codes = suspicious_codes(known)
+        ages = ages_in_words(known) if str(name).lower() == "age" else ""
+        if ages:
+            verdict = "warning"
+            detail = f"{ages}: not numbers. Ingest again with --columns age=THEIRS."
+        elif codes:
+            verdict = "suspicious"
+            declared = ",".join(f"{name}={code.value:g}" for code in codes)
+            detail = (
+                f"{listed(codes)}: missing? Ingest again with --na-values {declared}, or confirm "
+                f"with `nerve evaluate … --confirmed-values {name}`."
+            )
         rows.append((check, f"{len(known)} of {len(participants)}", verdict, detail))
     if neither:
         count = "1 column" if len(neither) == 1 else f"{len(neither)} columns"

@@ -12,6 +12,7 @@ from nerve.data.cohort import Cohort
 TOLERANCE = 2e-3  # float16 near 1 is this coarse
 # how far below zero rounding takes an eigenvalue of a correlation matrix
 ROUNDING = {"float16": 5e-3, "float32": 1e-3}
+SMALL = 0.05  # correlations as small as this have either sign
 POSITIVE = ("pearson", "covariance")  # measures whose matrices have no negative eigenvalue
 
 
@@ -28,7 +29,8 @@ def scan_matrices(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]
         One row per participant: n_missing (regions without data), n_not_finite (other entries),
         asymmetry, low, high (of the entries off the diagonal), diagonal (largest distance from 1),
         lowest (the smallest eigenvalue if it is below zero by more than rounding, else 0; of
-        covariances relative to the mean variance).
+        covariances relative to the mean variance), mean (of the entries off the diagonal),
+        share_small (of entries between 0 and `SMALL`), n_negative (entries below 0), is_binary.
     mean : (R, R) float64 array
         Over the participants who have each entry, NaN where nobody has.
     n_lacking : (R,) int array
@@ -65,6 +67,7 @@ def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float]
     broken = ~np.isfinite(inner)
     inner = np.where(broken, 0.0, inner)
     np.fill_diagonal(matrix, np.nan)
+    n_entries = max(len(inner) * (len(inner) - 1), 1)
     fact = {
         "n_missing": int(missing.sum()),
         "n_not_finite": int(broken.sum()),
@@ -72,9 +75,20 @@ def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float]
         "low": float(inner.min(initial=0.0)),
         "high": float(inner.max(initial=0.0)),
         "diagonal": float(np.abs(np.nan_to_num(diagonal[~missing]) - 1).max(initial=0.0)),
+        "mean": float(inner.sum() / n_entries),
+        "share_small": float(((inner > 0) & (inner < SMALL)).sum() / n_entries),
+        "n_negative": int((inner < 0).sum()),
+        "is_binary": len(inner) > 3 and _is_binary(inner),
+        # last: it writes the diagonal into `inner`
         "lowest": 0.0 if rounding is None else _lowest(inner, diagonal[~missing], rounding),
     }
     return fact, matrix
+
+
+def _is_binary(inner: np.ndarray) -> bool:
+    """Whether the entries off the diagonal are two numbers alone."""
+    off_diagonal = inner[~np.eye(len(inner), dtype=bool)]
+    return bool(np.all((off_diagonal == off_diagonal.min()) | (off_diagonal == off_diagonal.max())))
 
 
 def _lowest(inner: np.ndarray, diagonal: np.ndarray, rounding: float) -> float:

@@ -18,6 +18,9 @@ from nerve.data.parcellation import Parcellation
 CLEARLY_HIGHER = 1.25  # another order must exceed the declared one by this factor …
 AT_LEAST = 0.05  # … and by this much, before the declared one is doubted
 
+N_SHUFFLES = 200
+FEWEST_REGIONS = 20  # fewer can be shuffled in too few ways
+
 
 @dataclass(frozen=True)
 class OrderCheck:  # numpydoc ignore=PR02
@@ -84,6 +87,50 @@ def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
         other_within, other_between = network_means(mean, networks)
         contrasts[name] = other_within - other_between
     return OrderCheck(within, between, contrasts)
+
+
+@dataclass(frozen=True)
+class ShuffleCheck:  # numpydoc ignore=PR02
+    """Network contrast of a group mean beside those of shuffled networks.
+
+    Parameters
+    ----------
+    contrast : float
+        Mean FC within networks less that between them.
+    low, high : float
+        The 5th and 95th percentile of the contrasts of shuffled networks.
+    """
+
+    contrast: float
+    low: float
+    high: float
+
+
+def check_shuffles(mean: np.ndarray, parcellation: Parcellation) -> ShuffleCheck | None:
+    """Compare the network contrast of a group mean with those of `N_SHUFFLES` shuffled networks.
+
+    Parameters
+    ----------
+    mean : (R, R) array
+    parcellation : Parcellation
+
+    Returns
+    -------
+    ShuffleCheck or None
+        None where there are too few regions or networks to tell.
+    """
+    networks = np.array(parcellation.networks)
+    is_empty = not np.isfinite(mean).any()
+    if parcellation.n_networks < 2 or len(networks) < FEWEST_REGIONS or is_empty:
+        return None
+    rng = np.random.default_rng(0)
+    contrasts = []
+    for _ in range(N_SHUFFLES):
+        within, between = network_means(mean, rng.permutation(networks))
+        contrasts.append(within - between)
+    within, between = network_means(mean, networks)
+    low, high = np.nanpercentile(contrasts, [5, 95])
+    return ShuffleCheck(within - between, float(low), float(high))
 
 
 def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]:

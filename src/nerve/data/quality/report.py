@@ -15,14 +15,19 @@ from nerve.data.cohort import Cohort, describe_motion
 from nerve.data.connectivity import CORRELATIONS, in_words
 from nerve.data.quality.columns import Row, column_rows
 from nerve.data.quality.likeness import FEWEST, Likeness
-from nerve.data.quality.matrices import POSITIVE, ROUNDING, TOLERANCE, scan_matrices
-from nerve.data.quality.order import OrderCheck, check_order
+from nerve.data.quality.matrices import POSITIVE, ROUNDING, SMALL, TOLERANCE, scan_matrices
+from nerve.data.quality.order import N_SHUFFLES, OrderCheck, check_order, check_shuffles
 
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
 # more scans than this of one participant are more often those of several, taken for one
 MANY_SCANS = 5
 # below what rounding to two decimals does to an eigenvalue (-0.11 at 419 regions)
 CLEARLY_NEGATIVE = -0.2
+# a group's mean FC outside these limits is not FC
+HIGHEST_MEAN = 0.8
+LOWEST_MEAN = -0.2
+# share of small positive entries from which on some must be negative
+ONE_SIDED = 0.05
 _COLUMNS = ["check", "value", "verdict", "detail"]
 
 
@@ -33,7 +38,8 @@ class Quality:  # numpydoc ignore=PR02
     Parameters
     ----------
     table : DataFrame
-        One row per check: check, value, verdict ("ok", "note", "warning", "not usable") and detail.
+        One row per check: check, value, verdict ("ok", "note", "warning", "suspicious", "not usable")
+        and detail.
     drops : DataFrame
         participant_id and reason of everyone who should not be used.
     order : OrderCheck
@@ -123,6 +129,7 @@ def check_cohort(cohort: Cohort) -> Quality:
         _symmetry_row(facts),
         _duplicates_row(facts, duplicates),
         _order_row(order, cohort.parcellation.name),
+        *_floor_rows(facts, mean, cohort),
         _series_row(cohort),
         _motion_row(cohort),
         *column_rows(cohort.participants),
@@ -371,6 +378,53 @@ def _order_row(order: OrderCheck, name: str) -> Row:
         others = [f"{other} would give {r:.3f}" for other, r in order.others.items()]
         contrasts.append(", ".join(others))
     return "region order", value, "ok", "; ".join(contrasts)
+
+
+def _floor_rows(facts: pd.DataFrame, mean: np.ndarray, cohort: Cohort) -> Iterator[Row]:
+    """What no FC of a group looks like: its mean, its networks, its distribution."""
+    if cohort.measure not in CORRELATIONS:
+        return
+    mean_fc = float(facts["mean"].mean())
+    verdict = "ok"
+    detail = ""
+    if mean_fc > HIGHEST_MEAN:
+        verdict = "not usable"
+        detail = (
+            f"expected at most {HIGHEST_MEAN}: it looks like cosine similarities, series whose mean "
+            "was not removed, or a signal that all regions share."
+        )
+    elif mean_fc < LOWEST_MEAN:
+        verdict = "not usable"
+        detail = f"expected at least {LOWEST_MEAN}: it looks like distances or a changed sign."
+    yield "mean FC", f"{mean_fc:.3f}", verdict, detail
+
+    shuffles = check_shuffles(mean, cohort.parcellation)
+    if shuffles is not None:
+        value = f"contrast {shuffles.contrast:.3f}"
+        detail = f"95th percentile of {N_SHUFFLES} shuffled networks: {shuffles.high:.3f}"
+        verdict = "ok"
+        if not shuffles.contrast > shuffles.high:
+            verdict = "not usable"
+            looks = "rows in another order than the labels, or noise"
+            if shuffles.contrast < shuffles.low:
+                looks = "distances, which are small where FC is large"
+            detail += f", which the networks must exceed: it looks like {looks}."
+        yield "networks against chance", value, verdict, detail
+
+    is_binary = bool(facts["is_binary"].mean() > 0.5)
+    is_one_sided = not facts["n_negative"].any() and facts["share_small"].mean() > ONE_SIDED
+    if is_binary:
+        detail = "the entries are two numbers alone: a binary (thresholded) graph, not FC."
+        yield "distribution", "binary", "not usable", detail
+    elif is_one_sided:
+        detail = (
+            f"{facts['share_small'].mean():.0%} of the entries lie between 0 and {SMALL} and none "
+            "below 0, as of no correlations: it looks like mutual information, absolute values, "
+            "or negative values set to 0. If it is another measure, ingest again with --measure."
+        )
+        yield "distribution", "no negative values", "not usable", detail
+    else:
+        yield "distribution", "as of correlations", "ok", ""
 
 
 def _series_row(cohort: Cohort) -> Row:

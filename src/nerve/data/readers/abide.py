@@ -18,6 +18,7 @@ class ABIDE(Reader):
     """Time series of ABIDE Preprocessed (`abide.org` pipelines C-PAC, CCS, DPARSF, NIAK)."""
 
     describe = "ABIDE Preprocessed time series, <FILE_ID>_rois_<atlas>.1D"
+    uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The series of one atlas; several atlases in one folder need `--atlas`."""

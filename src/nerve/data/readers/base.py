@@ -111,6 +111,8 @@ class ScanData:  # numpydoc ignore=PR02
         Pearson correlations, or "other" where `values` is.
     notes : tuple of str
         Further sentences for the user, beside those of the scan.
+    header : str
+        What stands above the columns and before the rows of the numbers, in words for the plan.
     """
 
     matrix: np.ndarray | None = None
@@ -122,6 +124,7 @@ class ScanData:  # numpydoc ignore=PR02
     measure: str | None = None
     notes: tuple[str, ...] = ()
     stated: bool = False
+    header: str = ""
 
     @property
     def array(self) -> np.ndarray:
@@ -190,11 +193,24 @@ class Options:  # numpydoc ignore=PR02
     columns : mapping
         Our column name → the table's (`ingest` takes ``age=AGE_AT_SCAN,site=SITE_ID``, or a YAML
         file of the same, too).
+    na_values : mapping
+        Column → codes in it that mean missing; those under the empty name count in every column but
+        ids, sessions, families and sites (`ingest` takes ``999,-9,sex=9`` too).
+    visit : str, optional
+        The visit whose row of the table is taken for everyone, whatever the session of the scan.
+    sessions : mapping
+        Session of the scans → session of the table, where their names differ (`ingest` takes a file of
+        two columns too).
+    id_map : mapping
+        Participant id of the data → that of the table (`ingest` takes a file of two columns too).
     format : str
         "auto" or a name in `READERS`.
     values : {"auto", "r", "z"}
         Whether matrices hold correlations or Fisher z; "auto" decides once for the source, from
         what the matrices show.
+    measure : str, optional
+        What matrices measure, where the format does not say: a name in
+        `nerve.data.connectivity.STATED_MEASURES`. Without it matrices are taken to be correlations.
     unfolding : {"auto", "upper", "lower"}
         How vectors become matrices: the upper triangle row by row (NumPy's triu_indices, CBIG) or
         the lower one (nilearn, MATLAB's triu); "auto" takes the one that gives matrices of
@@ -218,6 +234,9 @@ class Options:  # numpydoc ignore=PR02
         What to do when regions have no data.
     outside : {"drop", "keep"}
         What to do with regions that the parcellation does not have (subcortical ones).
+    header, index : {"auto", "yes", "no"}
+        Whether the first line of a text file of numbers names its columns, and the first column its
+        rows; "auto" takes what the numbers prove, and refuses where two readings fit.
     atlas : str, optional
         Which atlas, where a source holds several (`4S456Parcels`, `cc200`): a reader raises a
         `NerveError` that lists them (`--atlas`) when there are several and none was named.
@@ -239,16 +258,25 @@ class Options:  # numpydoc ignore=PR02
         Of the cohort; the name of the output folder by default.
     strict : bool
         Stop at the first participant who cannot be read instead of leaving them out.
+    allow_exclusions : bool
+        Go on although more than a fifth of the scans are left out.
     overwrite : bool
         Replace an existing output folder.
+    typed : frozenset of str
+        Names of the options that the user gave: each is used, or refused.
     """
 
     parcellation: Parcellation | None = None
     order: Parcellation | None = None
     participants: pd.DataFrame | str | os.PathLike[str] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    na_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    visit: str | None = None
+    sessions: Mapping[str, str] = field(default_factory=dict)
+    id_map: Mapping[str, str] = field(default_factory=dict)
     format: str = "auto"
     values: str = "auto"
+    measure: str | None = None
     unfolding: str = "auto"
     id_pattern: str | None = None
     kind: str = "pearson"
@@ -259,6 +287,8 @@ class Options:  # numpydoc ignore=PR02
     repeats: str = "average"
     missing: str = "drop-participant"
     outside: str = "drop"
+    header: str = "auto"
+    index: str = "auto"
     atlas: str | None = None
     variable: str | None = None
     ids: tuple[str, ...] | None = None
@@ -269,7 +299,9 @@ class Options:  # numpydoc ignore=PR02
     jobs: int | None = None
     name: str | None = None
     strict: bool = False
+    allow_exclusions: bool = False
     overwrite: bool = False
+    typed: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> Parcellation | None:
@@ -288,6 +320,9 @@ class Reader(ABC):
 
     #: One line for `--help` and the log.
     describe: ClassVar[str]
+    #: Those of the options `atlas`, `variable`, `atlas_image`, `denoise`, `unfolding`, `header` and
+    #: `index` that it reads; the others are refused.
+    uses: ClassVar[tuple[str, ...]] = ()
     #: Whether `--format auto` asks this reader only when no other finds anything.
     fallback: ClassVar[bool] = False
 

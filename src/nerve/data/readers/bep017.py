@@ -48,6 +48,7 @@ class BEP017(Reader):
     """A data set of BIDS connectivity matrices."""
 
     describe = "BIDS connectivity matrices (BEP017: relmat.dense.tsv with JSON and nodeindices)"
+    uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per recording, all of one atlas and one measure."""

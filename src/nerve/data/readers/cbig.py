@@ -31,6 +31,7 @@ class CBIG(Reader):
     """
 
     describe = "CBIG .mat files, one matrix per participant or one features_rs of all"
+    uses = ("variable",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """Files whose arrays have CBIG's names; only the first few are opened."""

@@ -36,6 +36,7 @@ class CIFTI(Reader):
     """Parcellated CIFTI files."""
 
     describe = "CIFTI parcels (.pconn.nii, .ptseries.nii) of HCP's tools"
+    uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a file, of one atlas where names tell the atlas."""

@@ -37,6 +37,7 @@ class CPAC(Reader):
     """Derivatives of C-PAC as the Reproducible Brain Charts release them."""
 
     describe = "RBC C-PAC derivatives (…_correlations.tsv, …_timeseries.1D)"
+    uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a recording, all of one atlas and one denoising strategy; links never fetched included."""

@@ -61,6 +61,7 @@ class Edges(Reader):
     """One table with the edges of all participants."""
 
     describe = "a table of edges, one row per participant or one per pair of regions"
+    uses = ("unfolding",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The participants of the only table, if its first lines are those of a table of edges."""
@@ -240,6 +241,14 @@ def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
 @keep_latest
 def _regions(path: Path, columns: _Long) -> tuple[str, ...]:
     """The regions of a long table."""
+    missing = [name for name in columns if name not in _table(path)]
+    if missing:
+        raise problem(
+            path,
+            f"its first line names {listed(missing)}, and the table has no such column",
+            expected="the same columns in the first line and in the table",
+            remedy="Look for quotation marks that are not closed.",
+        )
     return _in_order(_table(path)[list(columns[:2])].to_numpy().ravel())
 
 

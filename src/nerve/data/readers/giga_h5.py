@@ -30,6 +30,7 @@ class GigaH5(Reader):
     """HDF5 files of giga_connectome."""
 
     describe = "giga_connectome's .h5 files, one for all participants or one each"
+    uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per array, all of one atlas and one resolution."""

@@ -32,6 +32,7 @@ from nerve.data.readers.base import WARNING
 from nerve.data.readers.ids import counted
 from nerve.data.readers.options import check_options, record_options
 from nerve.data.readers.participant_data import ParticipantData, ParticipantReader
+from nerve.data.readers.plan_lines import PlanLine
 from nerve.data.readers.planning import Plan, make_plan
 
 log = logging.getLogger("nerve.data.readers")
@@ -53,6 +54,8 @@ class IngestReport:  # numpydoc ignore=PR02
         Scans found, participants written.
     exclusions : DataFrame
         participant_id and reason of everyone who was left out.
+    plan : list of PlanLine
+        The decisions that were followed, each with what shows it.
     notes : list of str
         What the user should know, in the order in which it came up.
     """
@@ -62,6 +65,7 @@ class IngestReport:  # numpydoc ignore=PR02
     n_scans: int = 0
     n_participants: int = 0
     exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    plan: list[PlanLine] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -89,7 +93,8 @@ def read_cohort(
     format : str
         A name in `READERS`, or "auto".
     **options
-        The other fields of `nerve.data.readers.Options`: order, columns, values, repeats, missing, …
+        The other fields of `nerve.data.readers.Options`: order, columns, values, repeats, missing,
+        na_values, visit, sessions, id_map, allow_exclusions, …
 
     Returns
     -------
@@ -136,7 +141,7 @@ def read_cohort(
         checked.name or "cohort",
         measure=reader.measure,
         exclusions=reader.exclusions(),
-        notes=_record(source, plan, options, notes),
+        notes=_record(source, plan, options, [*plan.lines, reader.losses_line()], notes),
     )
 
 
@@ -178,27 +183,41 @@ def ingest(
         notes += _doubt_about_order(total, reader.n_participants, regions)
         notes += reader.notes()
         exclusions = reader.exclusions()
+        lines = [*plan.lines, reader.losses_line()]
         writer.finish(
             reader.participants(),
             name=checked.name or out.name,
             measure=reader.measure,
             exclusions=exclusions,
-            notes=_record(source, plan, options, notes),
+            notes=_record(source, plan, options, lines, notes),
         )
     for note in notes:
         log.info(note)
     return IngestReport(
-        out, plan.reader.name, plan.n_scans, reader.n_participants, exclusions, notes
+        path=out,
+        format=plan.reader.name,
+        n_scans=plan.n_scans,
+        n_participants=reader.n_participants,
+        exclusions=exclusions,
+        plan=lines,
+        notes=notes,
     )
 
 
-def _record(source: object, plan: Plan, options: dict[str, Any], notes: list[str]) -> Any:
+def _record(
+    source: object,
+    plan: Plan,
+    options: dict[str, Any],
+    lines: list[PlanLine],
+    notes: list[str],
+) -> Any:
     """How the cohort was made, as `Cohort.notes` keeps it."""
     return {
         "source": str(source),
         "format": plan.reader.name,
         "region_match": plan.regions.match,
         "settings": record_options(options),
+        "plan": [line.as_dict() for line in lines],
         "log": notes,
     }
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.connectivity import CORRELATIONS, fisher_z, inverse_fisher_z
-from nerve.data.readers.base import Options, Probes
+from nerve.data.connectivity import CORRELATIONS, RANGES, fisher_z, in_words, inverse_fisher_z
+from nerve.data.readers.base import Options, Probes, ScanData
 
 # of symmetry, of the diagonal and of the range: what rounding in text files may cost
 TOLERANCE = 1e-3
@@ -23,7 +24,79 @@ _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
 
 
-def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.ndarray:
+def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
+    """Add what the user says that a scan measures, and fill the empty triangle of its matrix.
+
+    Parameters
+    ----------
+    data : ScanData
+        As the reader returned it. What its format says about the measure must not contradict the user.
+    options : Options
+        With the user's `measure`, `values` and `kind`.
+    where : object
+        The scan, as errors name it.
+
+    Returns
+    -------
+    ScanData
+        Matrices of other measures than correlations have `values` "other".
+    """
+    wanted = options.measure
+    if data.series is not None:
+        made = "partial" if options.kind == "partial" else "pearson"
+        if wanted not in (None, made):
+            raise problem(
+                where,
+                f"it holds time series, of which --kind {options.kind} makes {in_words(made)}",
+                expected=f"matrices of {in_words(str(wanted))}, as --measure says",
+                remedy="Leave --measure out, and choose with --kind what is computed.",
+            )
+        return data
+    known = data.measure
+    if known == "fisher_z":
+        known = "pearson"
+    if wanted is not None and known is not None and known != wanted:
+        raise problem(
+            where,
+            f"it holds {in_words(known)}, as its format or name says",
+            expected=f"{in_words(wanted)}, as --measure says",
+            remedy=f"Leave --measure out, or say --measure {known}.",
+        )
+    measure = known or wanted
+    if measure is not None and measure not in CORRELATIONS:
+        if options.values != "auto" and wanted is not None:
+            raise problem(
+                where,
+                f"--values is {options.values} and --measure is {wanted}",
+                expected=f"only --measure, since r and z are no {in_words(wanted)}",
+                remedy="Leave --values out.",
+            )
+        data = replace(data, values="other")
+    if wanted is not None and data.measure is None:
+        data = replace(data, measure=wanted)
+    return _with_both_triangles(data)
+
+
+def _with_both_triangles(data: ScanData) -> ScanData:
+    """With the filled triangle copied to the other, if that is empty (zeros, or cells without a number)."""
+    matrix = data.array
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 3:
+        return data
+    is_below = np.tri(len(matrix), k=-1, dtype=bool)
+    has_lower = bool(np.nan_to_num(matrix[is_below]).any())
+    has_upper = bool(np.nan_to_num(matrix.T[is_below]).any())
+    if has_lower == has_upper:
+        return data
+    is_taken = is_below.T if has_lower else is_below  # the entries that their mirror fills
+    filled = "lower" if has_lower else "upper"
+    note = f"only the {filled} triangle is filled; it was copied to the other"
+    matrix = np.where(is_taken, matrix.T, matrix)
+    return replace(data, matrix=matrix, notes=(*data.notes, note))
+
+
+def clean_matrix(
+    matrix: np.ndarray, where: object, values: str = "r", measure: str | None = None
+) -> np.ndarray:
     """Check one matrix and turn it into correlations.
 
     Parameters
@@ -33,7 +106,9 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     where : object
         What errors call it: file and participant.
     values : {"r", "z", "other"}
-        Correlations, Fisher z, or something else whose range is not checked.
+        Correlations, Fisher z, or something else.
+    measure : str, optional
+        What it measures, where that is known: the range of "other" values is checked by it.
 
     Returns
     -------
@@ -68,7 +143,8 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
             expected="numbers, or whole rows of missing regions",
             remedy="Make the matrix again, or set the whole row and column of the region to n/a.",
         )
-    matrix = _symmetric(matrix, where)
+    scale = float(np.abs(matrix).max()) if values == "other" else 1.0
+    matrix = _symmetric(matrix, where, TOLERANCE * scale)
     if values != "other":
         low = float(matrix.min())
         high = float(matrix.max())
@@ -77,9 +153,22 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
                 where,
                 f"values run from {low:.3g} to {high:.3g}",
                 expected="correlations in [-1, 1]",
-                remedy="If they are Fisher z, say --values z.",
+                remedy="If they are Fisher z, say --values z; if they measure something else, "
+                "--measure NAME.",
             )
         np.clip(matrix, -1.0, 1.0, out=matrix)
+    elif measure in RANGES:
+        least, most = RANGES[str(measure)]
+        low = float(matrix.min())
+        high = float(matrix.max())
+        if low < least - TOLERANCE or high > most + TOLERANCE:
+            upwards = "0 or more" if most == np.inf else f"values in [{least:g}, {most:g}]"
+            raise problem(
+                where,
+                f"values run from {low:.3g} to {high:.3g}",
+                expected=f"{in_words(str(measure))}, that is {upwards}",
+                remedy="Name what they measure with --measure (other, if nothing fits).",
+            )
     if values == "r":
         _check_diagonal(diagonal[~missing], where)
     if values == "other":
@@ -106,20 +195,21 @@ def is_symmetric(matrices: np.ndarray) -> bool:
     return bool(np.allclose(known, known.swapaxes(-1, -2), atol=TOLERANCE))
 
 
-def _symmetric(matrix: np.ndarray, where: object) -> np.ndarray:
+def _symmetric(matrix: np.ndarray, where: object, tolerance: float) -> np.ndarray:
     """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
         # the difference is antisymmetric, so that its maximum is its largest absolute value
         worst = float((matrix - matrix.T).max())
     if worst == 0:
         return matrix
-    if worst <= TOLERANCE:
+    if worst <= tolerance:
         return (matrix + matrix.T) / 2
-    found = f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})"
-    remedy = "Check that the file holds FC and is whole."
-    if not np.tril(matrix, -1).any() or not np.triu(matrix, 1).any():
-        remedy = "Only one triangle is filled: copy it to the other."
-    raise problem(where, found, expected=f"at most {TOLERANCE:g}", remedy=remedy)
+    raise problem(
+        where,
+        f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})",
+        expected=f"at most {tolerance:g}",
+        remedy="Check that the file holds connectivity and is whole.",
+    )
 
 
 def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
@@ -128,7 +218,10 @@ def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     if not len(finite) or np.all(np.abs(finite - 1) <= TOLERANCE) or np.all(finite == 0):
         return
     found = f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}"
-    remedy = "Give correlations, not covariances; if they are Fisher z, say --values z."
+    remedy = (
+        "If they are Fisher z, say --values z; if they are covariances, streamline counts or "
+        "something else, say --measure NAME."
+    )
     raise problem(where, found, expected="1 (or all 0)", remedy=remedy)
 
 
@@ -205,7 +298,9 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
         return "r", True, []
     names: dict[str, list[str]] = {"r": [], "z": [], "": []}
     for number, (scan, data) in enumerate(probes):
-        values = infer_values(data.array, thorough=number < _N_THOROUGH)
+        # partial correlations have negative eigenvalues as r too
+        is_thorough = number < _N_THOROUGH and data.measure != "partial"
+        values = infer_values(data.array, thorough=is_thorough)
         names[values].append(scan.path.name if scan.key is None else scan.participant)
     if names["r"] and names["z"]:
         raise NerveError(mixed_values_message(source, names["r"], names["z"]))

@@ -34,6 +34,7 @@ class NIfTI(Reader):
     """Preprocessed BOLD images with their confounds."""
 
     describe = "fMRIPrep or DeepPrep images + confounds (needs --atlas-image and the extra `fmri`)"
+    uses = ("atlas", "atlas_image", "denoise")
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a recording, in one space."""

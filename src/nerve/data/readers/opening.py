@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -21,6 +22,25 @@ from nerve._utils.errors import NerveError, problem
 Result = TypeVar("Result")
 MENDING = "Fetch or write it again, or leave the participant out."
 TEXT = (".csv", ".tsv", ".txt", ".1D", ".csv.gz", ".tsv.gz", ".txt.gz")
+# endings of files that nobody reads here → what makes them readable
+_REMEDIES = {
+    ".rds": "In R: write.csv(readRDS(file), file_csv, row.names = FALSE).",
+    ".rdata": "In R: load(file), then write.csv(matrix, file_csv, row.names = FALSE).",
+    ".parquet": "In Python: pandas.read_parquet(file).to_csv(file_csv, index=False).",
+    ".feather": "In Python: pandas.read_feather(file).to_csv(file_csv, index=False).",
+    ".pkl": "A pickle is never opened: save plain numbers with numpy.save.",
+    ".pickle": "A pickle is never opened: save plain numbers with numpy.save.",
+    ".pt": "A pickle is never opened: save plain numbers with numpy.save.",
+    ".zip": "Unpack it first.",
+    ".gz": "Unpack it first.",
+    ".tar": "Unpack it first.",
+    ".7z": "Unpack it first.",
+    ".dcm": "DICOM images are preprocessed first, by fMRIPrep for example.",
+    ".nii": "Images of voxels need --atlas-image FILE and names as fMRIPrep gives them.",
+    ".nii.gz": "Images of voxels need --atlas-image FILE and names as fMRIPrep gives them.",
+    ".xlsx": "Save each sheet as .csv.",
+    ".json": "Save the numbers as .csv or .npy.",
+}
 _FOLDERS_WITHOUT_DATA = {"figures", "log", "logs", "work", "scratch"}
 # tables and lists that lie beside data
 _NOT_DATA = re.compile(
@@ -55,6 +75,41 @@ def files_below(source: Path, *endings: str) -> list[Path]:
         if path.name.endswith(endings or "") and is_file_or_broken_link:
             paths.append(path)
     return sorted(paths)
+
+
+def describe_seen(source: Path) -> tuple[str, str]:
+    """Say which files lie below a source of which none could be read, and what would help.
+
+    Parameters
+    ----------
+    source : Path
+
+    Returns
+    -------
+    seen : str
+        `12 files .parquet, 3 .rds`.
+    remedy : str
+        What makes the commonest of them readable.
+    """
+    endings: Counter[str] = Counter()
+    for path in files_below(source):
+        ending = ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix
+        endings[ending or "without an ending"] += 1
+    if not endings:
+        return "no files at all", "Name the folder that holds the matrices or time series."
+    first, *others = endings.most_common()
+    files = "file" if first[1] == 1 else "files"
+    seen = [f"{first[1]} {files} {first[0]}"]
+    seen += [f"{n_files} {ending}" for ending, n_files in others[:4]]
+    if len(others) > 4:
+        seen.append(f"{len(others) - 4} other endings")
+    usual = "Save one matrix or time series per participant as .csv, .tsv, .npy or .mat."
+    remedies = [
+        _REMEDIES[ending.lower()]
+        for ending, _ in endings.most_common()
+        if ending.lower() in _REMEDIES
+    ]
+    return ", ".join(seen), " ".join([*dict.fromkeys(remedies[:2]), usual])
 
 
 def is_data(path: Path) -> bool:

@@ -13,11 +13,16 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, did_you_mean, listed, one_of
 from nerve.data.cohort_files import DTYPES
-from nerve.data.connectivity import CONNECTIVITY
+from nerve.data.connectivity import CONNECTIVITY, STATED_MEASURES, measure_of
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.readers.base import Options
 from nerve.data.readers.ids import normal_id
-from nerve.data.readers.participants_table import parse_columns, table_ids
+from nerve.data.readers.participants_table import (
+    parse_columns,
+    parse_na_values,
+    read_map,
+    table_ids,
+)
 from nerve.data.readers.registry import READERS
 from nerve.data.readers.text import read_lines
 from nerve.data.readers.unfolding import ORDERS
@@ -31,9 +36,11 @@ CHOICES = {
     "repeats": ("average", "first", "last", "refuse"),
     "missing": ("drop-participant", "drop-region", "impute-group-mean"),
     "outside": ("drop", "keep"),
+    "header": ("auto", "yes", "no"),
+    "index": ("auto", "yes", "no"),
     "dtype": DTYPES,
 }
-_NOT_RECORDED = ("overwrite", "jobs", "ids")
+_NOT_RECORDED = ("overwrite", "jobs", "ids", "id_map", "typed")
 _ID_PATTERN_EXAMPLE = "for example 'S(?P<id>[0-9]+)'"
 
 
@@ -52,7 +59,7 @@ def check_options(source: Path, options: Mapping[str, Any]) -> Options:
     -------
     Options
     """
-    known = [option.name for option in fields(Options)]
+    known = [option.name for option in fields(Options) if option.name != "typed"]
     for name, value in options.items():
         if name not in known:
             sentence = f"There is no setting {name!r}, expected one of {listed(known, most=40)}."
@@ -60,6 +67,8 @@ def check_options(source: Path, options: Mapping[str, Any]) -> Options:
         if name in CHOICES:
             one_of(f"--{name}", value, CHOICES[name])
     stated = {name: value for name, value in options.items() if value is not None}
+    if "measure" in stated:
+        stated["measure"] = _parse_measure(str(stated["measure"]))
     if stated.get("jobs", 1) < 1:
         raise NerveError(f"--jobs is {stated['jobs']}, expected at least 1.")
     if not stated.get("fd_threshold", 1) > 0:
@@ -72,6 +81,17 @@ def check_options(source: Path, options: Mapping[str, Any]) -> Options:
     if "participants" not in stated and (folder / "participants.tsv").is_file():
         stated["participants"] = folder / "participants.tsv"
     stated["columns"] = parse_columns(stated.get("columns"))
+    stated["na_values"] = parse_na_values(stated.get("na_values"))
+    if "id_map" in stated:
+        id_map = read_map(stated["id_map"], "--id-map")
+        stated["id_map"] = {normal_id(ours): normal_id(theirs) for ours, theirs in id_map.items()}
+    if "sessions" in stated:
+        sessions = read_map(stated["sessions"], "--sessions")
+        stated["sessions"] = {
+            ours.removeprefix("ses-"): theirs for ours, theirs in sessions.items()
+        }
+    if "visit" in stated:
+        stated["visit"] = str(stated["visit"])
     if "ids" in stated:
         stated["ids"] = _read_ids(stated["ids"])
     else:
@@ -81,7 +101,13 @@ def check_options(source: Path, options: Mapping[str, Any]) -> Options:
             stated[name] = load_parcellation(stated[name])
     if "atlas_image" in stated:
         stated["atlas_image"] = Path(stated["atlas_image"])
-    return Options(**stated)
+    defaults = {option.name: option.default for option in fields(Options)}
+    typed = [
+        name
+        for name, value in options.items()
+        if value is not None and not (isinstance(value, (str, bool)) and value == defaults[name])
+    ]
+    return Options(**stated, typed=frozenset(typed))
 
 
 def record_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,6 +135,18 @@ def record_options(options: Mapping[str, Any]) -> dict[str, Any]:
         is_plain = isinstance(value, (bool, int, float, dict))
         record[option.name] = value if is_plain else str(value)
     return record
+
+
+def _parse_measure(words: str) -> str:
+    """The measure that the user names, `mutual information` and `fa` too."""
+    measure = measure_of(words)
+    if measure in STATED_MEASURES and (measure != "other" or words.lower() == "other"):
+        return measure
+    if measure == "fisher_z":
+        raise NerveError(
+            f"--measure is {words!r}: say --values z, which makes correlations of Fisher z."
+        )
+    return one_of("--measure", words, STATED_MEASURES)
 
 
 def _check_id_pattern(pattern: str) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from nerve._utils.progress import progress_bar
 from nerve.data.connectivity import connectivity_from_series, in_words, kept_volumes
 from nerve.data.readers.base import ScanData, ScanFile
 from nerve.data.readers.ids import counted
+from nerve.data.readers.joining import MOST_EXCLUDED
 from nerve.data.readers.matrices import (
     average_matrices,
     clean_matrix,
@@ -27,6 +29,7 @@ from nerve.data.readers.matrices import (
     mixed_values_message,
 )
 from nerve.data.readers.parallel import in_order, processes_for
+from nerve.data.readers.plan_lines import PlanLine
 from nerve.data.readers.planning import Plan, read_scan
 from nerve.data.readers.regions import reorder_matrix
 
@@ -55,6 +58,8 @@ class ParticipantData:  # numpydoc ignore=PR02
         What the user should know.
     reason : str
         Why there is no matrix.
+    lost : dict
+        `ScanFile.entry` → why that scan is left out.
     """
 
     participant: str
@@ -66,6 +71,7 @@ class ParticipantData:  # numpydoc ignore=PR02
     measure: str = "pearson"
     notes: tuple[str, ...] = ()
     reason: str = ""
+    lost: dict[Any, str] = field(default_factory=dict)
 
     @property
     def missing(self) -> np.ndarray:
@@ -94,7 +100,7 @@ def read_participant(plan: Plan, scans: Sequence[ScanFile]) -> ParticipantData:
     """
     participant = scans[0].participant
     parts = []
-    reasons = []
+    lost = {}
     for scan in scans:
         try:
             data = plan.probes.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
@@ -105,19 +111,20 @@ def read_participant(plan: Plan, scans: Sequence[ScanFile]) -> ParticipantData:
         except MixedValuesError:
             raise
         except NerveError as error:
-            reasons.append(str(error))
+            lost[scan.entry] = str(error)
         except MemoryError:
-            reasons.append(str(problem(scan.where, "there is not enough memory to read it")))
+            shortage = problem(scan.where, "there is not enough memory to read it")
+            lost[scan.entry] = str(shortage)
     if not parts:
-        return ParticipantData(participant, reason=listed(reasons, most=2))
+        return ParticipantData(participant, reason=listed(lost.values(), most=2), lost=lost)
     measures = dict.fromkeys(part.measure for part in parts)
     if len(measures) > 1:
         words = listed(in_words(measure) for measure in measures)
         return ParticipantData(participant, reason=f"the scans hold different measures ({words})")
     notes = [note for part in parts for note in part.notes]
-    notes += [f"scan left out: {reason}" for reason in reasons]
+    notes += [f"scan left out: {reason}" for reason in lost.values()]
     joined = parts[0] if len(parts) == 1 else _join_scans(parts)
-    return replace(joined, notes=tuple(notes))
+    return replace(joined, notes=tuple(notes), lost=lost)
 
 
 def _from_matrix(plan: Plan, scan: ScanFile, data: ScanData) -> ParticipantData:
@@ -126,7 +133,7 @@ def _from_matrix(plan: Plan, scan: ScanFile, data: ScanData) -> ParticipantData:
         values = infer_values(data.array)
         if values not in ("", plan.values):
             raise MixedValuesError(mixed_values_message("The source", **{values: [scan.where]}))
-    matrix = clean_matrix(data.array, scan.where, data.values or plan.values)
+    matrix = clean_matrix(data.array, scan.where, data.values or plan.values, data.measure)
     matrix = matrix.astype(np.float32)
     positions = plan.regions.positions(len(matrix), data.labels, scan.where)
     notes = data.notes
@@ -199,6 +206,13 @@ def _join_scans(parts: Sequence[ParticipantData]) -> ParticipantData:
     )
 
 
+def _without_names(reason: str) -> str:
+    """A reason for exclusion without file, participant and what stands in brackets, so that it can be counted."""
+    words = re.sub(r"^.* \(participant [^)]*\): ", "", reason)
+    words = re.sub(r"\s*\([^()]*\)", "", words)
+    return words.split("; ")[0].split(". ")[0].rstrip(".")
+
+
 class ParticipantReader:
     """Reads the participants of a plan in parallel, and records who is left out and why.
 
@@ -212,6 +226,8 @@ class ParticipantReader:
     ----------
     excluded : dict
         Participant → reason.
+    lost : dict
+        `ScanFile.entry` → reason, of scans that could not be used.
     measure : str
         What the matrices hold: that of the first participant, which all others must share.
     n_participants : int
@@ -222,6 +238,7 @@ class ParticipantReader:
         self.plan = plan
         self.options = plan.options
         self.excluded = dict(plan.excluded)
+        self.lost: dict[Any, str] = {}
         self._first: ParticipantData | None = None
         self._note_counts: Counter[str] = Counter()
         self._rows: list[dict[str, Any]] = []  # of the participants that could be used
@@ -245,23 +262,63 @@ class ParticipantReader:
         plan = self.plan if jobs == 1 else self.plan.without_participants()
         results = in_order(partial(read_participant, plan), groups, jobs)
         for data in progress_bar(results, label="reading", total=len(groups), unit="participants"):
-            self._note_counts.update(data.notes)
-            reason = data.reason or self._unlike_the_first(data) or self._lacks_too_much(data)
-            if not reason:
+            if self.accept(data):
                 yield data
-                self._rows.append(
-                    {
-                        "participant": data.participant,
-                        "mean_fd": data.mean_fd,
-                        "n_volumes": data.n_volumes,
-                        "n_scans": data.n_scans,
-                        "n_missing_regions": data.missing.sum(),
-                    }
-                )
-            elif self.options.strict:
-                raise NerveError(f"Participant {data.participant}: {reason.removesuffix('.')}.")
-            else:
-                self.excluded[data.participant] = reason
+
+    def accept(self, data: ParticipantData) -> bool:
+        """Record a participant, and tell whether their data can be used.
+
+        Parameters
+        ----------
+        data : ParticipantData
+
+        Returns
+        -------
+        bool
+        """
+        self._note_counts.update(data.notes)
+        self.lost |= data.lost
+        reason = data.reason or self._unlike_the_first(data) or self._lacks_too_much(data)
+        if not reason:
+            self._rows.append(
+                {
+                    "participant": data.participant,
+                    "mean_fd": data.mean_fd,
+                    "n_volumes": data.n_volumes,
+                    "n_scans": data.n_scans,
+                    "n_missing_regions": data.missing.sum(),
+                }
+            )
+            return True
+        if self.options.strict:
+            raise NerveError(f"Participant {data.participant}: {reason.removesuffix('.')}.")
+        self.excluded[data.participant] = reason
+        for scan in self.plan.scans[data.participant]:
+            self.lost.setdefault(scan.entry, reason)
+        return False
+
+    def losses(self) -> Counter[str]:
+        """Count the scans that are left out, by reason.
+
+        Returns
+        -------
+        Counter
+            Reason without names and numbers of a participant → scans.
+        """
+        reasons: Counter[str] = Counter()
+        for scan in self.plan.asked:
+            reason = self.lost.get(scan.entry) or self.excluded.get(scan.participant)
+            if reason is not None:
+                reasons[_without_names(reason)] += 1
+        return reasons
+
+    def losses_line(self) -> PlanLine:
+        """Say how many scans are left out, for the plan."""
+        reasons = self.losses()
+        n_lost = sum(reasons.values())
+        words = [f"{n_scans} ({reason})" for reason, n_scans in reasons.most_common()]
+        decision = f"{n_lost} of {len(self.plan.asked)} scans" if n_lost else "no scan"
+        return PlanLine("left out", decision, listed(words, most=12))
 
     def notes(self) -> list[str]:
         """What readers told, with counts, and how many could not be used.
@@ -269,7 +326,8 @@ class ParticipantReader:
         Returns
         -------
         list of str
-            If no participant could be used, a `NerveError` is raised instead.
+            If no participant could be used, or more than a fifth of the scans without
+            `--allow-exclusions`, a `NerveError` is raised instead.
         """
         if not self._rows:
             reasons = [
@@ -290,6 +348,21 @@ class ParticipantReader:
         n_unread = len(self.excluded) - len(self.plan.excluded)
         if n_unread:
             notes.append(f"{counted(n_unread)} could not be used; exclusions.tsv says why")
+        losses = self.losses()
+        n_lost = sum(losses.values())
+        is_much = n_lost > MOST_EXCLUDED * len(self.plan.asked)
+        if is_much and not self.options.allow_exclusions:
+            words = [f"{n_scans}: {reason}" for reason, n_scans in losses.most_common()]
+            lost = [
+                self.lost.get(scan.entry) or self.excluded.get(scan.participant, "")
+                for scan in self.plan.asked
+            ]
+            first = next(reason for reason in lost if reason)
+            raise NerveError(
+                f"{n_lost} of {len(self.plan.asked)} scans would be left out, expected at most a "
+                f"fifth; nothing was written ({'; '.join(words[:6])}). Mend these, or accept it with "
+                f"--allow-exclusions. The first: {first.rstrip('.')}."
+            )
         return notes
 
     def participants(self) -> pd.DataFrame:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from nerve._utils.errors import NerveError, did_you_mean, known_columns, listed, problem
+from nerve._utils.errors import NerveError, known_columns, listed, problem
 from nerve._utils.files import read_yaml
-from nerve.data.readers.base import Options, ScanFile
-from nerve.data.readers.ids import counted, normal_id
+from nerve.data.readers.ids import match_ids, normal_id
 from nerve.data.readers.opening import keep_latest
-from nerve.data.readers.text import read_table
+from nerve.data.readers.text import is_number, read_lines, read_table
 
 Table = pd.DataFrame | str | os.PathLike[str]
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
@@ -29,11 +31,16 @@ KNOWN_COLUMNS = {
     "func_mean_fd": "mean_fd", "meanFD": "mean_fd", "mean_framewise_displacement": "mean_fd",
     "rel_family_id": "family_id", "Family_ID": "family_id",
     "ses": "session_id", "session": "session_id", "eventname": "session_id",
+    "redcap_event_name": "session_id", "visit": "session_id",
     "p_factor_mcelroy_harmonized_all_samples": "p_factor",
     "internalizing_mcelroy_harmonized_all_samples": "internalizing",
     "externalizing_mcelroy_harmonized_all_samples": "externalizing",
     "attention_mcelroy_harmonized_all_samples": "attention",
 }  # fmt: skip
+
+# columns of ours that are text, and those that no code for missing touches unless it names them
+_WORDS = ("participant_id", "session_id", "family_id")
+NOT_MEASURED = (*_WORDS, "site")
 
 
 def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) -> dict[str, str]:
@@ -91,7 +98,8 @@ def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
     DataFrame
     """
     if isinstance(source, pd.DataFrame):
-        return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
+        table = source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
+        return _without_descriptions(table, tuple(words))
     return _read_table(
         Path(source), tuple(words)
     ).copy()  # whole again: thousands of columns come in pieces
@@ -100,8 +108,30 @@ def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
 @keep_latest
 def _read_table(source: Path, words: tuple[str, ...]) -> pd.DataFrame:
     """The file is read once for the ids and for the join."""
-    as_words = (*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID", *words)
-    return read_table(source, dtype=dict.fromkeys(as_words, str), na_values=MISSING)
+    table = read_table(source, dtype=_text_columns(words), na_values=MISSING)
+    return _without_descriptions(table, words)
+
+
+def _text_columns(words: Iterable[str]) -> dict[str, type[str]]:
+    """The columns that are text: ids, sessions and families, by their names in any release."""
+    known = [theirs for theirs, ours in KNOWN_COLUMNS.items() if ours in _WORDS]
+    return dict.fromkeys((*ID_COLUMNS, *_WORDS, *known, *words), str)
+
+
+def _without_descriptions(table: pd.DataFrame, words: tuple[str, ...]) -> pd.DataFrame:
+    """The table without the second header row of NDA, which describes each column in a sentence."""
+    ids = [name for name in ID_COLUMNS if name in table.columns]
+    if len(table) < 2 or not ids:
+        return table
+    first, *others = table[ids[0]].astype(str)
+    is_sentence = len(first.split()) > 2
+    if not is_sentence or any(len(word.split()) > 2 for word in others):
+        return table
+    # text once more, so that columns of numbers are read as numbers
+    text = io.StringIO(table.iloc[1:].to_csv(index=False))
+    table = pd.read_csv(text, dtype=_text_columns(words), na_values=MISSING, low_memory=False)
+    table.attrs["notes"] = ["a second header row, as NDA writes, describes the columns: dropped"]
+    return table
 
 
 def rename_columns(
@@ -140,18 +170,35 @@ def rename_columns(
     notes = []
     if renamed:
         notes.append(f"columns are read as: {', '.join(renamed)} (--columns changes this)")
-    return table.rename(columns=renames), notes
+    table = table.rename(columns=renames)
+    table.attrs["their_names"] = {ours: theirs for theirs, ours in renames.items()}
+    return table, notes
 
 
-def _renamed(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame, list[str], object]:
-    """The table in our names, what to tell the user, and what sentences call it."""
+def open_table(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame, list[str], object]:
+    """Read a participants table in our names.
+
+    Parameters
+    ----------
+    source : DataFrame or path
+    columns : mapping
+        The user's: our name → the table's.
+
+    Returns
+    -------
+    table : DataFrame
+        `attrs["their_names"]` is our name → the table's, where they differ.
+    notes : list of str
+        What to tell the user.
+    where : object
+        What errors call the table.
+    """
     where = "the participants table" if isinstance(source, pd.DataFrame) else source
-    ids = [
-        theirs
-        for ours, theirs in columns.items()
-        if ours in ("participant_id", "session_id", "family_id")
-    ]
-    return *rename_columns(load_table(source, ids), columns, where), where
+    ids = [theirs for ours, theirs in columns.items() if ours in _WORDS]
+    table = load_table(source, ids)
+    notes = list(table.attrs.get("notes", ()))
+    table, rename_notes = rename_columns(table, columns, where)
+    return table, notes + rename_notes, where
 
 
 def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) -> str:
@@ -171,131 +218,181 @@ def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) ->
         Of equals, the first in `ID_COLUMNS`.
     """
     candidates = [name for name in ID_COLUMNS if name in table.columns]
-    if not candidates:
-        found = f"there is no column of ids among {listed(table.columns, most=12)}"
-        raise problem(where, found, remedy="Say which it is: --columns participant_id=THEIRS.")
-    wanted_ids = set(wanted)
+    wanted_ids = list(dict.fromkeys(wanted))
 
     def n_matching(name: str) -> int:
-        return len(wanted_ids & set(table[name].dropna().map(normal_id)))
+        return len(set(wanted_ids) & set(table[name].dropna().map(normal_id)))
 
-    return max(candidates, key=n_matching)
+    if not candidates:
+        found = f"there is no column of ids among {listed(table.columns, most=12)}"
+        remedy = "Say which it is: --columns participant_id=THEIRS."
+        best = max(table.columns, key=n_matching, default="")
+        if wanted_ids and n_matching(best):
+            remedy += f" Column {best} holds {n_matching(best)} of the ids of the data."
+        raise problem(where, found, remedy=remedy)
+    best = max(candidates, key=n_matching)
+    if n_matching(best) or not wanted_ids:
+        return best
+
+    def n_similar(name: str) -> int:
+        ids = [normal_id(word) for word in table[name].dropna().tolist()]
+        return len(match_ids(wanted_ids, ids).pairs)
+
+    return max(candidates, key=n_similar)
 
 
-def one_row_each(
-    table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object
-) -> pd.DataFrame:
-    """Reduce a table to one row per participant.
+def read_map(path: str | os.PathLike[str] | Mapping[Any, Any], option: str) -> dict[str, str]:
+    """Read a map of two columns: ours, theirs.
+
+    Parameters
+    ----------
+    path : path or mapping
+        A text file whose lines hold two words between tabs, commas or semicolons; a first line that
+        says `data` and `table` is passed over.
+    option : str
+        The option that names it, for errors.
+
+    Returns
+    -------
+    dict
+    """
+    if isinstance(path, Mapping):
+        return {str(ours): str(theirs) for ours, theirs in path.items()}
+    pairs: dict[str, str] = {}
+    partners = set()
+    for number, line in enumerate(read_lines(Path(path)), start=1):
+        words = [word.strip().strip('"') for word in re.split(r"[\t,;]", line)]
+        if number == 1 and [word.lower() for word in words] == ["data", "table"]:
+            continue
+        if len(words) != 2 or not all(words):
+            raise problem(
+                path,
+                f"line {number} of {option} holds {len(words)} words",
+                expected="two: that of the data, that of the table",
+            )
+        ours, theirs = words
+        if pairs.get(ours, theirs) != theirs or (option == "--id-map" and theirs in partners):
+            raise problem(path, f"line {number} of {option} names {ours} or {theirs} again")
+        pairs[ours] = theirs
+        partners.add(theirs)
+    if not pairs:
+        raise problem(path, f"{option} holds no pairs", expected="two words per line")
+    return pairs
+
+
+def parse_na_values(codes: Any) -> dict[str, tuple[str, ...]]:
+    """Parse the user's codes for missing values.
+
+    Parameters
+    ----------
+    codes : str, number, sequence or mapping, optional
+        `999,-9,sex=9`, a sequence of codes, or a mapping of columns to codes.
+
+    Returns
+    -------
+    dict
+        Column → codes; the codes of every column stand under the empty name.
+
+    Examples
+    --------
+    >>> parse_na_values("999, -9, sex=9")
+    {'': ('999', '-9'), 'sex': ('9',)}
+    """
+    if codes is None:
+        return {}
+    by_column: dict[str, list[str]] = {}
+    if isinstance(codes, Mapping):
+        for column, values in codes.items():
+            is_one = isinstance(values, (str, int, float))
+            of_column = [values] if is_one else list(values)
+            by_column.setdefault(str(column), []).extend(str(value) for value in of_column)
+    else:
+        if isinstance(codes, (int, float)):
+            codes = [codes]
+        parts = codes.split(",") if isinstance(codes, str) else [str(code) for code in codes]
+        for part in parts:
+            column, equals, code = part.rpartition("=")
+            if not code.strip() or (equals and not column.strip()):
+                raise NerveError(
+                    f"--na-values is {codes!r}, expected codes separated by commas, "
+                    "for example 999,-9,sex=9."
+                )
+            by_column.setdefault(column.strip(), []).append(code.strip())
+    return {column: tuple(values) for column, values in by_column.items()}
+
+
+def apply_na_values(
+    table: pd.DataFrame, codes: Mapping[str, tuple[str, ...]], where: object
+) -> tuple[pd.DataFrame, str, list[str]]:
+    """Empty the cells that hold a code for missing.
 
     Parameters
     ----------
     table : DataFrame
-    sessions : iterable of str
-        Sessions of the scans that are read.
-    repeats : {"average", "first", "last", "refuse"}
-        What to do with several rows, which are accepted only where sessions tell them apart.
+        In our names.
+    codes : mapping
+        As `parse_na_values` returns it.
     where : object
         The table, as errors name it.
 
     Returns
     -------
-    DataFrame
-    """
-    if not table["participant_id"].duplicated().any():
-        return table
-    table = table.drop_duplicates()
-    if "session_id" in table.columns:
-        read = {_bare_session(session) for session in sessions if session}
-        is_read = table["session_id"].map(_bare_session).isin(read)
-        has_read_row = table["participant_id"].isin(table.loc[is_read, "participant_id"])
-        # the rows of the sessions that were read, where there are such
-        table = table[is_read | ~has_read_row]
-    repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
-    if not len(repeated):
-        return table
-    if "session_id" not in table.columns or repeats == "refuse":
-        have = "has" if len(repeated) == 1 else "have"
-        found = f"{counted(len(repeated))} {have} several rows ({listed(repeated, 4)})"
-        remedy = "Remove the others, or give a column session_id and choose with --session."
-        raise problem(where, found, expected="one row per participant", remedy=remedy)
-    groups = table.groupby("participant_id", sort=False)
-    if repeats in ("first", "last"):
-        return groups.head(1) if repeats == "first" else groups.tail(1)
-    numeric = set(table.select_dtypes("number"))
-    rules = {
-        name: "mean" if name in numeric else "first"
-        for name in table.columns.drop("participant_id")
-    }
-    return groups.agg(rules).reset_index()
-
-
-def join_participants(
-    scans: Mapping[str, Sequence[ScanFile]], options: Options
-) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
-    """Join the participants who have data with the participants table.
-
-    Parameters
-    ----------
-    scans : mapping
-        Normalised ids of those who have data → their scans: sessions choose among several rows of a
-        participant.
-    options : Options
-        With the table (None gives a table of ids alone), its columns, and what to do with several
-        rows that sessions do not tell apart (`repeats`).
-
-    Returns
-    -------
     table : DataFrame
-        The rows of those who have data, in their order.
-    excluded : dict
-        Participant → reason, of those without data or without a row.
+    codes : str
+        The codes, in words.
     notes : list of str
-        What to tell the user.
+        How many cells of which columns were emptied.
     """
-    with_data = list(scans)
-    if options.participants is None:
-        return pd.DataFrame({"participant_id": pd.Series(with_data, dtype=object)}), {}, []
-    table, notes, where = _renamed(options.participants, options.columns)
-
-    # ids in our spelling
-    id_column = "participant_id"
-    if "participant_id" not in options.columns:
-        id_column = find_id_column(table, with_data, where)
-    if id_column != "participant_id":
-        notes.append(f"ids are in column {id_column}")
-        table = table.drop(columns="participant_id", errors="ignore")
-        table = table.rename(columns={id_column: "participant_id"})
-    table = table.dropna(subset=["participant_id"])
-    table = table.assign(participant_id=table["participant_id"].map(normal_id))
-    # ABIDE's mark of participants without usable data
-    table = table[table["participant_id"] != "no_filename"]
-
-    # one row per participant
-    sessions = {scan.session for group in scans.values() for scan in group}
-    table = one_row_each(table, sessions, options.repeats, where)
-    in_table = dict.fromkeys(table["participant_id"])
-    matched = [participant for participant in with_data if participant in in_table]
-    if not matched:
-        found = (
-            f"none of its {len(table)} ids ({listed(in_table, most=3)}) is among the "
-            f"{len(with_data)} of the data ({listed(with_data, most=3)})"
+    known_columns([name for name in codes if name], table.columns, where)
+    usual = f"the usual ones ({', '.join(MISSING[:4])} …)"
+    if not codes:
+        return table, usual, []
+    table = table.copy()
+    emptied = []
+    n_emptied_by = dict.fromkeys((code for values in codes.values() for code in values), 0)
+    for name in table.columns:
+        of_column = codes.get(str(name), ())
+        if name not in NOT_MEASURED:
+            of_column = (*codes.get("", ()), *of_column)
+        is_code = pd.Series(False, index=table.index)
+        for code in of_column:
+            is_this = _equals_code(table[name], code)
+            n_emptied_by[code] += int(is_this.sum())
+            is_code |= is_this
+        if is_code.any():
+            table[name] = _numbers_if_all_are(table[name].mask(is_code))
+            emptied.append(f"{is_code.sum()} of {name}")
+    words = [
+        f"{column}={code}" if column else code
+        for column, values in codes.items()
+        for code in values
+    ]
+    unused = [code for code, n_cells in n_emptied_by.items() if not n_cells]
+    if len(unused) == len(n_emptied_by):
+        raise problem(
+            where,
+            f"no cell holds {listed(words)}",
+            expected="codes that occur (--na-values)",
+            remedy="Leave the option out, or mend it.",
         )
-        remedy = "Say which column holds the ids: --columns participant_id=THEIRS."
-        remedy += did_you_mean(with_data[0] if with_data else "", list(in_table)[:2000])
-        raise problem(where, found, remedy=remedy)
+    notes = [f"cells emptied: {listed(emptied, most=12)}"]
+    if unused:
+        notes.append(f"no cell holds {listed(unused)}")
+    return table, f"{', '.join(words)} (--na-values), and {usual}", notes
 
-    # who is left out
-    without_data = [participant for participant in in_table if participant not in scans]
-    without_row = [participant for participant in with_data if participant not in in_table]
-    if without_data:
-        ids = listed(without_data, most=5)
-        notes.append(f"{counted(len(without_data))} without data ({ids})")
-    if without_row:
-        ids = listed(without_row, most=5)
-        notes.append(f"{counted(len(without_row))} without a row in the table ({ids})")
-    excluded = dict.fromkeys(without_data, "in the participants table, but no data were found")
-    excluded |= dict.fromkeys(without_row, "data were found, but no row in the participants table")
-    return table.set_index("participant_id").loc[matched].reset_index(), excluded, notes
+
+def _equals_code(column: pd.Series, code: str) -> pd.Series:
+    """Which cells are the code, as a number or as text."""
+    is_code = column.astype(str).str.strip() == code
+    if is_number(code, "."):
+        is_code |= pd.to_numeric(column.astype(str), errors="coerce") == float(code)
+    return is_code & column.notna()
+
+
+def _numbers_if_all_are(column: pd.Series) -> pd.Series:
+    """The column as numbers, where nothing but a code kept it from being one."""
+    numbers = pd.to_numeric(column.astype(object), errors="coerce")
+    return numbers if numbers.notna().equals(column.notna()) else column
 
 
 def table_ids(
@@ -316,9 +413,5 @@ def table_ids(
     """
     if source is None:
         return None
-    table, _, where = _renamed(source, columns or {})
+    table, _, where = open_table(source, columns or {})
     return tuple(table[find_id_column(table, (), where)].map(normal_id))
-
-
-def _bare_session(session: object) -> str:
-    return str(session).strip().removeprefix("ses-").removesuffix(".0")

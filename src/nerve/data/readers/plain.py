@@ -56,6 +56,7 @@ class Plain(Reader):
     """
 
     describe = "plain arrays (npy, npz, csv, tsv, mat), one per participant or one for all"
+    uses = ("variable", "unfolding", "header", "index")
     fallback = True
 
     def __init__(self) -> None:

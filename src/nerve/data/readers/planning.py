@@ -1,8 +1,9 @@
 """The plan of an ingest: which scans of which participants are read, how, and who is left out.
 
-`make_plan` is the one function that decides. `nerve ingest` and `nerve.read_cohort` follow the plan;
-`nerve ingest --dry-run` prints it as a table (`describe_files`) and writes nothing. One participant
-never counts twice unnoticed: several scans are averaged, or one is chosen by a stated rule.
+`make_plan` is the one function that decides. `nerve ingest` and `nerve.read_cohort` follow the plan
+and keep it with the cohort; `nerve ingest --dry-run` prints it and writes nothing
+(`nerve.data.readers.previewing`). One participant never counts twice unnoticed: several scans are
+averaged, or one is chosen by a stated rule.
 """
 
 from __future__ import annotations
@@ -21,26 +22,24 @@ import pandas as pd
 from nerve._utils.errors import NerveError, listed, printable, problem
 from nerve.data.readers.base import Options, Probes, Reader, ScanData, ScanFile
 from nerve.data.readers.ids import counted, natural_key, normal_id
-from nerve.data.readers.matrices import clean_matrix, decide_values
+from nerve.data.readers.joining import join_participants
+from nerve.data.readers.matrices import apply_measure, decide_values
 from nerve.data.readers.names import path_below
-from nerve.data.readers.opening import TEXT, files_below, is_data, require_file
-from nerve.data.readers.options import check_options
-from nerve.data.readers.participants_table import join_participants
+from nerve.data.readers.opening import describe_seen, require_file
+from nerve.data.readers.plan_lines import (
+    PlanLine,
+    state_content,
+    state_files,
+    state_header,
+    state_ids,
+    state_labels,
+    state_measure,
+    state_repeats,
+)
 from nerve.data.readers.regions import Regions, plan_regions
 from nerve.data.readers.registry import READERS, get_reader
+from nerve.data.readers.used_options import refuse_options_of_content, refuse_unused_options
 
-#: Columns of the table that `--dry-run` prints.
-FILE_COLUMNS = (
-    "file",
-    "participant",
-    "session",
-    "task",
-    "run",
-    "shape",
-    "values",
-    "what becomes of it",
-)
-_DATA_ENDINGS = (*TEXT, ".npy", ".npz", ".mat", ".h5", ".nii", ".nii.gz")
 _N_PROBES = 20  # scans that are read before all others, to learn regions and values
 
 
@@ -77,6 +76,10 @@ class Plan:  # numpydoc ignore=PR02
         the decision is in doubt, and nothing of the source is read.
     notes : list of str
         What the user should know.
+    lines : list of PlanLine
+        The plan in words: each decision with what shows it.
+    asked : list of ScanFile
+        Scans of the session and task that the user asked for, after the rule for several scans.
     """
 
     source: Path
@@ -93,6 +96,8 @@ class Plan:  # numpydoc ignore=PR02
     values: str
     values_are_stated: bool
     notes: list[str]
+    lines: list[PlanLine]
+    asked: list[ScanFile]
 
     @property
     def regions(self) -> Regions:
@@ -120,6 +125,8 @@ class Plan:  # numpydoc ignore=PR02
             excluded={},
             probes={},
             notes=[],
+            lines=[],
+            asked=[],
         )
 
 
@@ -156,23 +163,38 @@ def make_plan(source: Path, options: Options) -> Plan:
     # exclusions: who has no data, or no row in the table
     if isinstance(options.participants, (str, os.PathLike)):
         notes.append(f"participants from {options.participants}")
-    table, excluded, table_notes = join_participants(scans, options)
-    notes += table_notes
-    scans = {participant: scans[participant] for participant in table["participant_id"]}
+    refuse_unused_options(options, reader, candidates)
+    asked = [scan for group in scans.values() for scan in group]
+    join = join_participants(scans, options)
+    notes += join.row_notes + join.code_notes
+    scans = {participant: scans[participant] for participant in join.table["participant_id"]}
 
     # shape and values: learned from some scans, before all others are read
     probes: Probes = []
     regions: Regions | None = None
+    region_notes: list[str] = []
     refusal: NerveError | MemoryError | None = None
     try:
         probes = read_probes(reader, scans, options)
         first_scan, first_data = probes[0]
         regions, region_notes = plan_regions(first_data, options, first_scan.where)
         notes += region_notes
+        refuse_options_of_content(options, probes, regions.match)
     except (NerveError, MemoryError) as error:  # `--dry-run` still says what each file is
         refusal = error
     values, values_are_stated, value_notes = decide_values(probes, options, source)
     notes += value_notes
+    lines = [
+        state_files(source, reader, files, candidates, options),
+        state_content(probes),
+        state_header(probes),
+        state_labels(regions, region_notes),
+        state_ids(candidates, options),
+        state_repeats(scans, repeat_notes),
+        state_measure(probes, options, values, value_notes),
+        PlanLine("phenotypes", join.rows, "; ".join(join.row_notes)),
+        PlanLine("missing codes", join.codes, "; ".join(join.code_notes)),
+    ]
 
     return Plan(
         source=source,
@@ -181,101 +203,17 @@ def make_plan(source: Path, options: Options) -> Plan:
         files=files,
         candidates=candidates,
         scans=scans,
-        table=table,
-        excluded=excluded,
+        table=join.table,
+        excluded=join.excluded,
         probes={scan.entry: data for scan, data in probes},
         planned_regions=regions,
         refusal=refusal,
         values=values,
         values_are_stated=values_are_stated,
         notes=notes,
+        lines=lines,
+        asked=asked,
     )
-
-
-def preview(source: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
-    """Make the plan of an ingest and describe what becomes of every file (`--dry-run`).
-
-    Parameters
-    ----------
-    source : path
-        A folder or a file.
-    **options
-        Those of `nerve.read_cohort`.
-
-    Returns
-    -------
-    DataFrame
-        As `describe_files` returns it.
-    """
-    folder = Path(source)
-    return describe_files(make_plan(folder, check_options(folder, options)))
-
-
-def describe_files(plan: Plan) -> pd.DataFrame:
-    """Describe what becomes of every file; each is read, so that what is wrong with it is told.
-
-    Parameters
-    ----------
-    plan : Plan
-
-    Returns
-    -------
-    DataFrame
-        A row per file (or entry of a file) with `FILE_COLUMNS`.
-    """
-    rows = []
-
-    def add_row(scan: ScanFile, participant: str, shape: str, values: str, fate: str) -> None:
-        name = path_below(scan.path, plan.source)
-        rows.append((name, participant, scan.session, scan.task, scan.run, shape, values, fate))
-
-    # the scans that the user asked for
-    for scan in plan.candidates:
-        shape = ""
-        values = ""
-        fate = _fate(scan, plan)
-        try:
-            data = plan.probes.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
-            shape = " x ".join(str(size) for size in data.array.shape)
-            values = "series" if data.series is not None else data.values or plan.values
-            if data.matrix is not None:
-                clean_matrix(data.matrix, scan.path.name, values)
-        except NerveError as error:
-            fate = f"left out: {error}"
-        add_row(scan, scan.participant, shape, values, fate)
-
-    # other scans that the reader found
-    candidates = {scan.entry for scan in plan.candidates}
-    for scan in plan.files:
-        if scan.entry not in candidates:
-            reason = scan.left_out or "of another session or task"
-            add_row(scan, "", "", "", f"left out: {reason}")
-
-    # files that the reader passed over
-    found = {scan.path for scan in plan.files}
-    for path in files_below(plan.source, *_DATA_ENDINGS):
-        if path in found:
-            continue
-        if is_data(path):
-            reason = f"not read by --format {plan.reader.name}"
-        else:
-            reason = "a table or list beside the data"
-        add_row(ScanFile("", path), "", "", "", f"left out: {reason}")
-
-    table = pd.DataFrame(rows, columns=list(FILE_COLUMNS))
-    return table.drop_duplicates(["file", "participant", "session", "task", "run"])
-
-
-def _fate(scan: ScanFile, plan: Plan) -> str:
-    """What becomes of a scan that can be read, beside the others of its participant."""
-    if scan.participant in plan.excluded:
-        return f"left out: {plan.excluded[scan.participant]}"
-    scans = plan.scans[scan.participant]
-    if scan not in scans:
-        return f"left out: --repeats {plan.options.repeats}"
-    if len(scans) > 1:
-        return f"averaged with {counted(len(scans) - 1, 'other')}"
-    return "read"
 
 
 def find_scans(source: Path, options: Options) -> tuple[Reader, list[ScanFile]]:
@@ -321,13 +259,15 @@ def find_scans(source: Path, options: Options) -> tuple[Reader, list[ScanFile]]:
         return best, _apply_id_pattern(options.id_pattern, scans, source)
     if refusals:
         raise refusals[0]
+    found, remedy = describe_seen(source)
     if options.format == "auto":
         expected = f"one of {listed(READERS, most=20)}"
-        remedy = "See docs/howto/bring-your-own-cohort for the layouts, or name one with --format."
+        remedy += " See docs/howto/bring-your-own-cohort for the layouts."
     else:
         expected = readers[0].describe
-        remedy = "Try --format auto."
-    raise problem(source, "no scans were found", expected=expected, remedy=remedy)
+        remedy += " Try --format auto."
+    found = f"no scans were found among {found}"
+    raise problem(source, found, expected=expected, remedy=remedy)
 
 
 def _n_readable(scans: Sequence[ScanFile]) -> int:
@@ -511,4 +451,5 @@ def read_scan(reader: Reader, scan: ScanFile, options: Options) -> ScanData:
     if data.series is not None and len(shape) != 2:
         found = f"the time series has shape {shape}"
         raise problem(scan.where, found, expected="(volumes, regions)")
+    data = apply_measure(data, options, scan.where)
     return replace(data, notes=(*scan.notes, *data.notes))

@@ -158,7 +158,7 @@ def _labels_and_values(text: _Text) -> tuple[list[str], np.ndarray]:
     with text.lines() as lines:
         n_lines = sum(1 for _ in itertools.islice(lines, text.n_remarks + text.has_header))
         while block := lines.readlines(_BLOCK):
-            rows = _rows(text, block, n_lines)
+            rows = _rows(text, block, n_lines, sum(map(len, blocks)))
             n_lines += len(block)
             if text.has_index:
                 cut = [row.partition(text.mark) for row in rows]
@@ -172,19 +172,23 @@ def _labels_and_values(text: _Text) -> tuple[list[str], np.ndarray]:
     return labels, np.concatenate(blocks)
 
 
-def _rows(text: _Text, lines: list[str], n_before: int) -> list[str]:
+def _rows(text: _Text, lines: list[str], n_before: int, n_rows_before: int) -> list[str]:
     """The lines that are neither empty nor remarks, one mark between cells; one that is shorter or longer is refused.
 
-    pandas would fill a short line with missing values.
+    pandas would fill a short line with missing values. A line of tabs alone is the last row of an
+    upper triangle if the matrix still lacks a row; others stand at the end of spreadsheets.
     """
-    rows = []
+    rows: list[str] = []
     if text.path.suffix == ".1D":
         lines = [line.partition("#")[0] for line in lines]
     for i, line in enumerate(lines):
         row = text.mark.join(line.split()) if text.separator == r"\s+" else line.rstrip("\n")
-        if not row.strip() or row.startswith("#"):
-            continue
         n_cells = row.count(text.mark) + 1
+        is_blank = not row.strip()
+        lacks_rows = n_rows_before + len(rows) < len(text.body) == n_cells > 1
+        is_empty_row = is_blank and not lacks_rows
+        if is_empty_row or row.startswith("#"):
+            continue
         if n_cells != len(text.body):
             if n_cells < len(text.body) and i == len(lines) - 1:
                 found = (
@@ -201,7 +205,7 @@ def _rows(text: _Text, lines: list[str], n_before: int) -> list[str]:
 
 def _parsed(text: _Text, rows: list[str], n_before: int) -> np.ndarray:
     """The numbers of some rows; as one column, since pandas takes long to make hundreds."""
-    column = "\n".join(rows).replace(text.mark, "\n").replace('"', "")
+    column = "\n".join(rows).replace(text.mark, "\n").replace('"', "") + "\n"
     options: dict[str, Any] = {
         "names": ["number"],
         "skip_blank_lines": False,

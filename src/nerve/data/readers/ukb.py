@@ -31,6 +31,7 @@ class UKB(Reader):
     """Netmats of the UK Biobank."""
 
     describe = "UK Biobank netmats (text, one row per participant, 210 or 1,485 values)"
+    uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The bulk files of one field, or the rows of one table."""

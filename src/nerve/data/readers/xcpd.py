@@ -41,6 +41,7 @@ class XCPD(Reader):
     """Derivatives of XCP-D or giga_connectome."""
 
     describe = "XCP-D or giga_connectome derivatives (relmat/conmat and timeseries, TSV or CIFTI)"
+    uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a recording, all of one atlas and one variant."""

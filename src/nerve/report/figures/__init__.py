@@ -39,10 +39,11 @@ __all__ = [
 
 # One file per section, in the order of the page.
 SECTIONS = {
-    "cohorts": ("cohort_overview", "group_mean_fc", "likeness"),
-    "pretraining": ("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
-    "prediction": ("forest", "scatter", "null_distribution", "learning_curves", "motion"),
+    "findings": ("forest",),
+    "prediction": ("scatter", "null_distribution", "learning_curves", "motion"),
     "comparison": ("comparison_matrix", "sweep"),
+    "cohorts": ("cohort_overview", "group_mean_fc", "common_space", "likeness"),
+    "pretraining": ("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
     "interpretation": (
         "interpretation_weights",
         "interpretation_brain",

@@ -1,4 +1,4 @@
-"""Figures of the cohorts: who took part, mean FC, likeness to a model's training cohort."""
+"""Figures of the cohorts: who took part, mean FC, resampling, likeness to a training cohort."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from nerve.data.common_space import MeanPair
 from nerve.data.quality.likeness import ALIKE, Likeness
+from nerve.data.resampling import Resampling
 from nerve.report.figures.colours import BLUE, GREEN, INK, MUTED, ORANGE, SKY, colour_limit
 from nerve.report.figures.style import draw_fc, make_panels, shorten
 from nerve.report.report_data import CohortFacts, NothingToDraw, ReportData
@@ -78,6 +82,89 @@ def group_mean_fc(results: ReportData) -> tuple[Figure, str]:
         ax.set_title(f"{shorten(facts.label)}  (n = {facts.n:,})", pad=13)
     figure.colorbar(image, ax=axes, shrink=0.6, label="mean r", pad=0.02)
     return figure, " ".join(_contrast_sentence(facts) for facts in shown)
+
+
+def common_space(results: ReportData) -> tuple[Figure, str]:
+    """Cohorts of several atlases in one.
+
+    Group means of FC (Pearson r), regions sorted by network, side by side: of cohorts that were
+    carried to the same regions, or of one cohort before and after. Where weights are shown, each dot is
+    a region of the new atlas at its MNI centre, in the colour of the distance to its nearest source
+    region. Look for the same blocks in both matrices, and for dots without a near source.
+    """
+    # One row per pair: two matrices, and the weights where they are known.
+    pairs = list(results.mean_pairs) or _resampled_pairs(results)
+    if not pairs:
+        raise NothingToDraw("No cohort was resampled, or means are of fewer than ten participants.")
+    pairs = pairs[:_MOST_MODELS]
+    has_weights = any(pair.resampling is not None for pair in pairs)
+    figure = Figure(figsize=(10.8 if has_weights else 7.6, 3.5 * len(pairs)), layout="constrained")
+    grid = figure.subplots(len(pairs), 3 if has_weights else 2, squeeze=False)
+    for axes, pair in zip(grid, pairs, strict=True):
+        limit = colour_limit(*pair.means)
+        panels = zip(axes[:2], pair.means, pair.parcellations, pair.names, strict=True)
+        for ax, mean, parcellation, name in panels:
+            image = draw_fc(ax, mean, parcellation.networks, limit, labels=len(mean) <= 450)
+            ax.set_title(shorten(name, 34), pad=13)
+        figure.colorbar(image, ax=axes[:2], shrink=0.6, label="mean r", pad=0.02)
+        axes[0].set_xlabel(pair.words)
+        if pair.resampling is not None:
+            _draw_weights(figure, axes[2], pair.resampling)
+        elif has_weights:
+            axes[2].set_axis_off()
+    words = [f"{pair.names[0]}, {pair.names[1]}: {pair.words}." for pair in pairs]
+    return figure, " ".join(words)
+
+
+def _resampled_pairs(results: ReportData) -> list[MeanPair]:
+    """Means of the cohorts of an evaluation of which one or both were resampled."""
+    meeting = results.about.get("resampling", {})
+    pairs = []
+    for first, other, r in meeting.get("correlations", []):
+        facts = [results.cohorts.get(name) for name in (first, other)]
+        known = [one for one in facts if one is not None and one.mean is not None]
+        if len(known) < 2 or not {first, other} & set(meeting["resampled"]):
+            continue
+        pairs.append(
+            MeanPair(
+                (known[0].label, known[1].label),
+                (known[0].mean, known[1].mean),  # type: ignore[arg-type]
+                (known[0].parcellation, known[1].parcellation),  # type: ignore[arg-type]
+                f"group means correlate by {r:.2f}",
+            )
+        )
+    return pairs
+
+
+def _draw_weights(figure: Figure, ax: Axes, resampling: Resampling) -> None:
+    """Regions of the new atlas at their centres: in a glass brain with nilearn, seen from above without."""
+    centres = resampling.target.coordinates
+    distances = resampling.nearest
+    known = np.isfinite(centres).all(axis=1) & np.isfinite(distances)
+    scale = Normalize(0.0, max(1.0, float(distances[known].max(initial=0.0))))
+    title = f"nearest source (mm); {resampling.width:.1f} mm wide"
+    try:
+        from nilearn.plotting import plot_markers
+    except ImportError:
+        x, y, _ = centres[known].T
+        ax.scatter(x, y, c=distances[known], s=14, cmap="viridis", norm=scale)
+        ax.set(xlabel="x (mm)", ylabel="y (mm)", aspect="equal")
+    else:
+        ax.set_axis_off()
+        plot_markers(
+            distances[known],
+            centres[known],
+            node_size=14,
+            node_cmap="viridis",
+            node_vmin=scale.vmin,
+            node_vmax=scale.vmax,
+            display_mode="z",
+            figure=figure,
+            axes=ax,
+            colorbar=False,
+        )
+    ax.set_title(title, pad=13)
+    figure.colorbar(ScalarMappable(scale, "viridis"), ax=ax, shrink=0.6, label="mm", pad=0.02)
 
 
 def likeness(results: ReportData) -> tuple[Figure, str]:

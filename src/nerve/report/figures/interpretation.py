@@ -24,28 +24,37 @@ from nerve.report.report_data import NothingToDraw, ReportData
 
 REACH = 30.0  # mm: a vertex farther from every region's centre stays grey
 _COORDINATES = ["x", "y", "z"]
-_NO_WEIGHTS = (
-    "There is no map of regions: `nerve interpret` writes one where the regions of a network "
-    "differ in weight."
-)
+_NO_MAP = "There is no map of regions: `nerve interpret` writes one for every NERVE model."
 _COLOURS = "cividis"
 _SURFACES = (("left", "lateral"), ("left", "medial"), ("right", "medial"), ("right", "lateral"))
 _PAGE_INK = "#111111"  # drawn on white in a dark page too: the outlines of the brain are black
 _MOST_PANELS = 6
 _PAIR = ("network_a", "network_b")
+# Tables with a map of regions, the column that is drawn, and what it is.
+_REGION_MAPS = {
+    "network_weights": (
+        "weight",
+        "how much the embedding of its network weighs a region (norm of its row of U), relative to "
+        "the mean of the network",
+    ),
+    "region_occlusion": (
+        "change",
+        "how far the features of a participant move when the region is hidden (replaced by the "
+        "mean of participants), relative to the mean of all regions",
+    ),
+}
 _MAPS = {"drop": "drop in r when hidden", "pattern": "pattern (Haufe)"}
 
 
 def interpretation_weights(results: ReportData) -> tuple[Figure, str]:
-    """Regions that networks rely on.
+    """Regions that the model relies on.
 
-    Each dot is a region: how much its network's embedding weighs it (norm of its row of U, divided
-    by the mean over the network's regions; 1 is the average region). The heaviest region of each
-    network is named at the right. Look for networks that rest on few regions: dots far to the
-    right.
+    Each dot is a region: how much the model relies on it, 1 being the average region. The first
+    region of each network is named at the right. Look for networks that rest on few regions: dots
+    far to the right.
     """
     # One row per network.
-    table, sentences = _region_weights(results, ["weight"])
+    table, sentences = _region_map(results)
     network_of = table["network"].astype(str)
     networks = list(dict.fromkeys(network_of))
     colours = network_colours(networks)
@@ -55,43 +64,46 @@ def interpretation_weights(results: ReportData) -> tuple[Figure, str]:
     ax.axvline(1, color=MUTED, linewidth=0.8, linestyle="--")
     for row, network in enumerate(networks):
         regions = table[network_of == network]
-        weight = regions["weight"]
-        relative = weight / weight.mean() if weight.mean() > 0 else weight
+        value = regions["value"]
         height = row + rng.uniform(-0.18, 0.18, len(regions))
-        ax.scatter(relative, height, s=20, color=colours[network], edgecolor=MUTED, linewidth=0.3)
-        heaviest = str(regions["region"].iloc[int(relative.argmax())])
-        name = shorten(heaviest.removeprefix("7Networks_").removeprefix("17Networks_"), 30)
+        ax.scatter(value, height, s=20, color=colours[network], edgecolor=MUTED, linewidth=0.3)
+        first = str(regions["region"].iloc[int(value.argmax())])
+        name = shorten(first.removeprefix("7Networks_").removeprefix("17Networks_"), 30)
         beside = ax.get_yaxis_transform()
         ax.text(1.01, row, name, transform=beside, va="center", fontsize=7.5, color=INK)
     name_rows(ax, networks, 18)
     ax.grid(axis="y", color=GRID)
-    ax.set_xlabel("weight, relative to the network's mean")
+    ax.set_xlabel("relative to the average region")
     return figure, sentences
 
 
 def interpretation_brain(results: ReportData) -> tuple[Figure, str]:
-    """Regions that networks rely on, in the brain.
+    """Regions that the model relies on, in the brain.
 
-    How much the embedding of its network weighs each region; 1 is the average region of the
-    network. Above: regions' centres in a glass brain. Below: fsaverage, each vertex in the colour
-    of the nearest centre, so borders of regions are approximate. Look for agreement of neighbours
-    and of the two hemispheres.
+    The same numbers; 1 is the average region. Above: regions' centres in a glass brain. Below:
+    fsaverage, each vertex in the colour of the nearest centre, so borders of regions are
+    approximate. Look for agreement of neighbours and of the two hemispheres.
     """
     # Four views of the glass brain above four of the surface. Nilearn ships everything it needs.
-    table, sentences = _region_weights(results, ["weight", *_COORDINATES])
+    table, sentences = _region_map(results)
+    table = table.dropna(subset=_COORDINATES)
+    if table.empty:
+        raise NothingToDraw("The regions have no coordinates in the brain.")
     try:
         from nilearn.datasets import fetch_surf_fsaverage
         from nilearn.plotting import plot_markers, plot_surf
         from nilearn.surface import load_surf_mesh
     except ImportError:
-        raise NothingToDraw("Drawing on the brain needs nilearn: pip install nilearn.") from None
-    low, high = table["weight"].quantile([0.02, 0.98])
+        raise NothingToDraw(
+            'Drawing on the brain needs nilearn: `pip install "nerve-fc[fmri]"`.'
+        ) from None
+    low, high = table["value"].quantile([0.02, 0.98])
     scale = Normalize(low, high) if high - low > 1e-9 else Normalize(low - 0.5, high + 0.5)
     figure = Figure(figsize=(9.6, 4.9))
     page = figure.transFigure
     figure.add_artist(Rectangle((0, 0), 1, 1, transform=page, color="white", zorder=-10))
     plot_markers(
-        table["weight"].to_numpy(float),
+        table["value"].to_numpy(float),
         table[_COORDINATES].to_numpy(float),
         node_size=26,
         node_cmap=_COLOURS,
@@ -125,19 +137,19 @@ def interpretation_brain(results: ReportData) -> tuple[Figure, str]:
         title.set(color=_PAGE_INK, fontweight="normal")
     bar_axes = figure.add_axes((0.925, 0.2, 0.014, 0.6))
     bar = figure.colorbar(ScalarMappable(scale, _COLOURS), cax=bar_axes)
-    bar.set_label("weight, relative to the network", color=_PAGE_INK)
+    bar.set_label("relative to the average region", color=_PAGE_INK)
     bar.ax.tick_params(colors=_PAGE_INK, labelcolor=_PAGE_INK)
     bar.outline.set_edgecolor(_PAGE_INK)  # type: ignore[operator]
     return figure, sentences
 
 
 def on_surface(table: pd.DataFrame, vertices: np.ndarray, side: str) -> np.ndarray:
-    """Weight of the nearest region of the hemisphere, for each vertex of a surface.
+    """Value of the nearest region of the hemisphere, for each vertex of a surface.
 
     Parameters
     ----------
     table : DataFrame
-        Regions with hemisphere, x, y, z (mm) and weight.
+        Regions with hemisphere, x, y, z (mm) and value.
     vertices : (vertices, 3) array
         Coordinates in mm, of the folded cortex.
     side : {"left", "right"}
@@ -153,7 +165,7 @@ def on_surface(table: pd.DataFrame, vertices: np.ndarray, side: str) -> np.ndarr
     if regions.empty:
         return np.full(len(vertices), np.nan)
     distance, nearest = cKDTree(regions[_COORDINATES].to_numpy(float)).query(vertices)
-    return np.where(distance <= REACH, regions["weight"].to_numpy(float)[nearest], np.nan)
+    return np.where(distance <= REACH, regions["value"].to_numpy(float)[nearest], np.nan)
 
 
 def interpretation_attention(results: ReportData) -> tuple[Figure, str]:
@@ -161,10 +173,11 @@ def interpretation_attention(results: ReportData) -> tuple[Figure, str]:
 
     How much tokens of the row's network look at tokens of the column's, against even attention
     (log₂ of the ratio: 1 is twice as much, -1 half; mean over participants, heads and seeds).
-    Rollout follows attention through all layers. Look for columns of one colour: networks that
+    Rollout follows attention through all layers; panels called “pairs” show how much of it the
+    token of each pair of networks receives. Look for columns of one colour: networks that
     everything reads.
     """
-    # One panel for the rollout and for each layer.
+    # One panel for the pairs, for the rollout and for each layer.
     nothing = "Attention was not summarised: `nerve interpret` does."
     tables = results.interpreted("attention", nothing)
     shown = []  # title, matrix, names
@@ -174,7 +187,7 @@ def interpretation_attention(results: ReportData) -> tuple[Figure, str]:
             if label:
                 title = f"{label} · {title}"
             shown.append((title, *_log_ratios(table, layer)))
-    shown = shown[:_MOST_PANELS]
+    shown = [*_pair_panels(results), *shown][:_MOST_PANELS]
     figure, axes = make_panels(shown, width=3.6, height=3.4, extra=0.6)
     limit = max(0.1, *(float(np.nanmax(np.abs(matrix))) for _, matrix, _ in shown))
     for ax, (title, matrix, names) in zip(axes, shown, strict=True):
@@ -230,19 +243,41 @@ def interpretation_importance(results: ReportData) -> tuple[Figure, str]:
     return figure, " ".join(sentences)
 
 
-def _region_weights(results: ReportData, columns: list[str]) -> tuple[pd.DataFrame, str]:
-    """The first table with regions that have these columns; whose it is, and how seeds agree."""
-    for label, table in results.interpreted("network_weights", _NO_WEIGHTS):
-        regions = table.dropna(subset=columns)
-        if len(regions):
-            whose = f"The weights are those of {label}. " if label else ""
-            return regions, f"{whose}Agreement over seeds is {agreement_words(regions)}."
-    raise NothingToDraw("The regions have no coordinates in the brain.")
+def _region_map(results: ReportData) -> tuple[pd.DataFrame, str]:
+    """Regions with a value of the first map; what it is, whose, and how well seeds agree."""
+    for label, maps in results.interpretations:
+        for name, (column, meaning) in _REGION_MAPS.items():
+            regions = maps.get(name, pd.DataFrame(columns=[column])).dropna(subset=[column])
+            if regions.empty:
+                continue
+            value = regions[column]
+            if name == "network_weights":
+                value = value / value.groupby(regions["network"]).transform("mean")
+            whose = f" of {label}" if label else ""
+            sentences = (
+                f"Shown is {meaning}{whose}. Agreement over seeds is {agreement_words(regions)}."
+            )
+            return regions.assign(value=value), sentences
+    raise NothingToDraw(_NO_MAP)
 
 
 def _rows_of_layer(table: pd.DataFrame, layer: str) -> pd.DataFrame:
     """Rows of one layer, averaged over heads."""
     return table[(table["layer"].astype(str) == layer) & (table["head"].astype(str) == "mean")]
+
+
+def _pair_panels(results: ReportData) -> list[tuple[str, np.ndarray, list[str]]]:
+    """Title, log₂ of the ratios and names, of each table of attention that pairs receive."""
+    panels = []
+    for label, maps in results.interpretations:
+        table = maps.get("attention_pairs", pd.DataFrame())
+        if table.empty:
+            continue
+        names = list(dict.fromkeys([*table["network_a"], *table["network_b"]]))
+        matrix = square_matrix(table, _PAIR, names, "ratio")
+        title = f"{label} · pairs" if label else "pairs, by rollout"
+        panels.append((title, np.log2(np.maximum(matrix, 2.0**-6)), names))
+    return panels
 
 
 def _log_ratios(table: pd.DataFrame, layer: str) -> tuple[np.ndarray, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -31,46 +30,6 @@ class _NullPanel(NamedTuple):
     title: str
     null: np.ndarray  # r of permutations
     observed: dict[str, float]  # r by name
-
-
-def forest(results: ReportData) -> tuple[Figure, str]:
-    """Accuracy of every method.
-
-    Pearson's r between observed and predicted values, out of fold. The bar is the 95 % bootstrap
-    interval over participants; the thin line is the wider interval that also allows for
-    participants having trained other folds' models. Look for intervals that exclude zero, and for
-    how far those of methods overlap.
-    """
-    # One panel per cohort and target, one row per line; all panels share both axes.
-    if results.scores.empty:
-        raise NothingToDraw("There are no scores: nothing was predicted.")
-    lines = list(results.lines.index)
-    groups = list(results.lines["group"])
-    colour_of = dict(zip(dict.fromkeys(groups), cycle(CYCLE), strict=False))
-    colours = [colour_of[group] for group in groups]
-    columns = results.columns[: most_panels(len(lines))]
-    figure, axes = make_line_panels(results, columns, "r")
-    for ax, column in zip(axes, columns, strict=True):
-        _draw_intervals(ax, results, column, lines, colours)
-        scores = rows_at(results.scores, *column)
-        of_seeds = scores[scores.duplicated("line", keep=False)]
-        places = [lines.index(line) + 0.22 for line in of_seeds["line"]]
-        ax.plot(of_seeds["r"], places, ".", color=MUTED, markersize=3)
-    for group, colour in colour_of.items():
-        label = shorten(group or "other")
-        axes[0].plot([], [], color=colour, label=label, marker="o", linewidth=2.6)
-    if len(colour_of) > 1:
-        figure.legend(loc="outside upper left", ncols=len(colour_of))
-    sentences = []
-    n_seeds = results.scores.groupby(["cohort", "target", "line"]).size().max()
-    if n_seeds > 1:
-        sentences.append(f"Small dots are single seeds ({n_seeds}).")
-    if len(results.columns) > len(columns):
-        sentences.append(
-            f"The first {len(columns)} of {len(results.columns)} targets are shown; the table has "
-            "all."
-        )
-    return figure, " ".join(sentences)
 
 
 def scatter(results: ReportData) -> tuple[Figure, str]:
@@ -185,6 +144,7 @@ def motion(results: ReportData) -> tuple[Figure, str]:
     columns = [column for column, _ in groups]
     figure, axes = make_line_panels(results, columns, "r with mean FD")
     for ax, (_, part) in zip(axes, groups, strict=True):
+        ax.axvline(0, color=MUTED, linewidth=0.9)
         rows = [lines.index(line) for line in part["line"]]
         r = part["r_prediction_motion"]
         colours = np.where(r.abs() > part["r"].abs(), VERMILION, ORANGE)
@@ -192,21 +152,6 @@ def motion(results: ReportData) -> tuple[Figure, str]:
         ax.scatter(r, rows, s=25, color=colours, zorder=3)
         ax.axvline(part["r_target_motion"].mean(), color=MUTED, linestyle="--", linewidth=1.1)
     return figure, ""
-
-
-def _draw_intervals(
-    ax: Axes, results: ReportData, column: tuple[str, str], lines: list[str], colours: list[str]
-) -> None:
-    """One row per line: both intervals, and r."""
-    places = np.arange(len(lines))
-    names = ["r", "r_low", "r_high", "r_low_cv", "r_high_cv"]
-    of_lines = [results.by_place.get((*column, line), {}) for line in lines]
-    scores = pd.DataFrame(of_lines, index=places, columns=names, dtype=float)
-    ax.hlines(places, scores["r_low_cv"], scores["r_high_cv"], colors=colours, linewidth=0.9)
-    ax.hlines(places, scores["r_low"], scores["r_high"], colors=colours, linewidth=2.6)
-    ax.scatter(scores["r"], places, s=30, color=colours, edgecolor="white", linewidth=0.6, zorder=3)
-    for row in places[scores["r"].isna()]:
-        ax.text(0, row, "  not available", va="center", fontsize=7, color=MUTED)
 
 
 def _best_predictions(results: ReportData, column: tuple[str, str]) -> pd.DataFrame:

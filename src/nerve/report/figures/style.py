@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from nerve._utils.privacy import printable_name
-from nerve.report.figures.colours import DIVERGING, GRID, MUTED, network_colours
+from nerve.report.figures.colours import DIVERGING, GRID, network_colours
 from nerve.report.report_data import NothingToDraw, ReportData
 
 
@@ -61,9 +61,9 @@ def make_panels(
 
 
 def make_line_panels(
-    results: ReportData, columns: Sequence[Any], label: str
+    results: ReportData, columns: Sequence[Any], label: str, sharex: bool = True
 ) -> tuple[Figure, list]:
-    """A panel per cohort and target, a row per line, all on the same two axes.
+    """A panel per cohort and target, a row per line.
 
     Parameters
     ----------
@@ -73,6 +73,8 @@ def make_line_panels(
         One panel each.
     label : str
         Of the horizontal axes.
+    sharex : bool
+        Whether all panels have the same horizontal axis.
 
     Returns
     -------
@@ -81,9 +83,8 @@ def make_line_panels(
     """
     names = [results.label(line) for line in results.lines.index]
     height = 0.9 + 0.26 * len(names)
-    figure, axes = make_panels(columns, width=3.2, height=height, sharex=True, sharey=True)
+    figure, axes = make_panels(columns, width=3.2, height=height, sharex=sharex, sharey=True)
     for ax, column in zip(axes, columns, strict=True):
-        ax.axvline(0, color=MUTED, linewidth=0.9)
         ax.set_title(wrap_title(results.column_name(*column)))
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)

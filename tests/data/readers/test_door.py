@@ -1,0 +1,225 @@
+"""The door: every option is used or refused, losses are loud, and what was seen is said."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from nerve import Cohort
+from nerve._utils.errors import NerveError
+from nerve.cli import app
+from nerve.data.readers import READERS, ingest, preview, read_cohort
+
+N_REGIONS = 30
+
+
+def fc(seed):
+    return np.corrcoef(np.random.default_rng(seed).normal(size=(N_REGIONS, 90)))
+
+
+def series(seed):
+    return np.random.default_rng(seed).normal(size=(80, N_REGIONS))
+
+
+@pytest.fixture
+def regions(tmp_path):
+    path = tmp_path / "atlas.tsv"
+    labels = [f"region {letter}{number}" for letter in "ab" for number in range(N_REGIONS // 2)]
+    networks = ["x"] * (N_REGIONS // 2) + ["y"] * (N_REGIONS // 2)
+    pd.DataFrame({"label": labels, "network": networks}).to_csv(path, sep="\t", index=False)
+    return path
+
+
+def write_arrays(folder, make=fc, n=5, session=""):
+    folder.mkdir(exist_ok=True)
+    for number in range(n):
+        np.save(folder / f"sub-{number:02d}{session}_x.npy", make(number))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("atlas", "cc200", "--atlas chooses among several atlases"),
+        ("kind", "partial", "--kind says how FC is made of time series, and the files hold matr"),
+        ("denoise", "none", "--denoise is for voxels"),
+        ("atlas_image", "atlas.nii", "--atlas-image is a label image for voxels"),
+        ("variable", "fc", "--variable names an array in .mat, .npz or HDF5 files"),
+        ("session", "1", "--session is '1' and no scan has it"),
+        ("task", "rest", "--task is 'rest' and no scan has it"),
+        ("unfolding", "lower", "--unfolding is for vectors"),
+        ("fd_threshold", 0.5, "--fd-threshold leaves volumes out of time series"),
+        ("timeseries", True, "--timeseries keeps time series"),
+        ("header", "yes", "--header is for text files"),
+        ("index", "yes", "--index is for text files"),
+        ("columns", "age=AGE", "--columns is about the participants table, and there is none"),
+        ("na_values", "999", "--na-values is about the participants table"),
+        ("visit", "1", "--visit is about the participants table"),
+        ("ids", ["a", "b"], "--ids names the participants of one array"),
+    ],
+)
+def test_an_option_that_does_not_apply_is_refused_and_leaving_it_out_works(
+    tmp_path, regions, option, value, words
+):
+    source = write_arrays(tmp_path / "in")
+    with pytest.raises(NerveError, match=words):
+        read_cohort(source, order=regions, **{option: value})
+    assert len(read_cohort(source, order=regions)) == 5
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("values", "z", "--values says what matrices hold, and the files hold time series"),
+        ("fd_threshold", 0.5, "--fd-threshold .*there are no motion files"),
+    ],
+)
+def test_an_option_for_matrices_is_refused_for_series(tmp_path, regions, option, value, words):
+    source = write_arrays(tmp_path / "in", series)
+    with pytest.raises(NerveError, match=words):
+        read_cohort(source, order=regions, **{option: value})
+    cohort = read_cohort(source, order=regions, kind="partial", timeseries=True)
+    assert cohort.measure == "partial"
+    assert cohort.timeseries is not None
+
+
+def test_an_order_for_files_with_labels_is_refused(tmp_path, regions):
+    labels = pd.read_csv(regions, sep="\t")["label"]
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        table = pd.DataFrame(fc(number), columns=labels, index=labels)
+        table.to_csv(tmp_path / "in" / f"sub-{number}.csv")
+    with pytest.raises(NerveError, match="--order is the order of files without labels"):
+        read_cohort(tmp_path / "in", parcellation=regions, order=regions)
+    assert len(read_cohort(tmp_path / "in", parcellation=regions)) == 3
+
+
+def test_every_reader_names_the_options_that_it_reads():
+    known = {"atlas", "variable", "atlas_image", "denoise", "unfolding", "header", "index"}
+    for reader in READERS.values():
+        assert set(reader.uses) <= known
+
+
+def test_more_than_a_fifth_of_lost_scans_needs_a_word_and_reasons_are_counted(tmp_path, regions):
+    source = write_arrays(tmp_path / "in", n=10)
+    for number in (1, 2):
+        np.save(source / f"sub-{number:02d}_x.npy", fc(number)[:, :20])
+    report = ingest(source, tmp_path / "fifth", order=regions)
+    assert report.n_participants == 8
+    assert report.plan[-1].topic == "left out"
+    assert report.plan[-1].decision == "2 of 10 scans"
+    assert "2 (the matrix is 30 x 20" in report.plan[-1].evidence
+
+    (source / "sub-03_x.npy").write_bytes(b"")
+    command = ["ingest", str(source), str(tmp_path / "out"), "--order", str(regions)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert "3 of 10 scans would be left out, expected at most a fifth" in str(result.exception)
+    assert "2: the matrix is 30 x 20" in str(result.exception)
+    assert "1: the file is empty" in str(result.exception)
+    assert not (tmp_path / "out").exists()
+    result = CliRunner().invoke(app, [*command, "--allow-exclusions"])
+    assert result.exit_code == 0, result.output
+    assert "left out: 3 of 10 scans [2 (the matrix is 30 x 20" in result.output
+    assert len(Cohort.load(tmp_path / "out")) == 7
+
+
+@pytest.mark.parametrize(
+    ("endings", "seen", "remedy"),
+    [
+        ([".parquet"] * 12 + [".rds"] * 3, "12 files .parquet, 3 .rds", "read_parquet"),
+        ([".rds"], "1 file .rds", r"write.csv\(readRDS"),
+        ([".zip"] * 2, "2 files .zip", "Unpack"),
+        ([], "no files at all", "Name the folder"),
+    ],
+)
+def test_no_scans_says_what_was_seen_and_what_would_help(tmp_path, endings, seen, remedy):
+    for number, ending in enumerate(endings):
+        (tmp_path / f"S{number}{ending}").write_bytes(b"x")
+    with pytest.raises(NerveError, match=f"no scans were found among {seen}.*{remedy}"):
+        read_cohort(tmp_path, parcellation="schaefer100-17")
+
+
+def test_the_remedy_for_parquet_works(tmp_path, regions):
+    # what the message says: one matrix per participant as .csv, written by pandas
+    for number in range(2):
+        pd.DataFrame(fc(number)).to_csv(tmp_path / f"S{number}.csv", index=False)
+    regions = regions.rename(tmp_path.parent / f"{tmp_path.name}-atlas.tsv")
+    assert len(read_cohort(tmp_path, order=regions)) == 2
+
+
+def test_the_plan_answers_every_question_and_is_kept(tmp_path, regions):
+    source = write_arrays(tmp_path / "in", n=6)
+    (source / "notes.csv").write_text("a,b\n1,2\n")
+    people = pd.DataFrame({"participant_id": range(6), "age": [8, 9, 999, 10, 999, 11]})
+    people.to_csv(tmp_path / "people.csv", index=False)
+    options = {
+        "order": regions,
+        "participants": tmp_path / "people.csv",
+        "na_values": "999",
+    }
+    shown = preview(source, **options)
+    ingest(source, tmp_path / "out", **options)
+    stored = json.loads((tmp_path / "out" / "cohort.json").read_text())["notes"]["plan"]
+    assert stored == [line.as_dict() for line in shown.lines]
+    lines = {line.topic: f"{line.decision} [{line.evidence}]" for line in shown.lines}
+    assert list(lines) == [
+        "files",
+        "one scan is",
+        "header and index",
+        "labels",
+        "ids",
+        "several scans",
+        "measure and unit",
+        "phenotypes",
+        "missing codes",
+        "left out",
+    ]
+    assert lines["files"].startswith("6 files taken: 6 scans")
+    assert "1 (another type of file is read)" in lines["files"]
+    assert lines["one scan is"].startswith("a matrix of 30 x 30 [6 scans looked at")
+    assert "not in the files" in lines["labels"]
+    assert lines["ids"] == "names of files and folders [6 participants]"
+    assert lines["measure and unit"].startswith("Pearson correlations (r) [a diagonal")
+    assert "ids are matched without leading zeros, one to one" in lines["phenotypes"]
+    assert lines["missing codes"].startswith("999 (--na-values)")
+    assert "cells emptied: 2 of age" in lines["missing codes"]
+    assert lines["left out"] == "no scan []"
+    cohort = Cohort.load(tmp_path / "out")
+    assert cohort.participants["age"].isna().tolist() == [False, False, True, False, True, False]
+
+
+def test_sessions_and_id_map_are_read_from_files_and_typed_as_the_messages_say(tmp_path, regions):
+    source = write_arrays(tmp_path / "in", n=3, session="_ses-pre")
+    people = pd.DataFrame(
+        {
+            "participant_id": ["K7", "K7", "K8", "K8", "K9", "K9"],
+            "visit": ["enrol", "after"] * 3,
+            "age": [1, 2, 3, 4, 5, 6],
+        }
+    )
+    people.to_csv(tmp_path / "people.csv", index=False)
+    command = ["ingest", str(source), str(tmp_path / "out"), "--order", str(regions)]
+    command += ["--participants", str(tmp_path / "people.csv")]
+    result = CliRunner().invoke(app, command)
+    assert "--id-map FILE" in str(result.exception)
+    assert "00, 01, 02 of the data and K7, K8, K9 of the table" in str(result.exception)
+    (tmp_path / "ids.csv").write_text("data,table\nsub-00,K9\nsub-01,K8\nsub-02,K7\n")
+    command += ["--id-map", str(tmp_path / "ids.csv")]
+    result = CliRunner().invoke(app, command)
+    assert "(after, enrol) are not those of the scans (pre)" in str(result.exception)
+    by_visit = CliRunner().invoke(app, [*command, "--visit", "after"])
+    assert by_visit.exit_code == 0, by_visit.output
+    assert Cohort.load(tmp_path / "out").participants["age"].tolist() == [6, 4, 2]
+    (tmp_path / "sessions.tsv").write_text("pre\tenrol\n")
+    command += ["--sessions", str(tmp_path / "sessions.tsv"), "--overwrite"]
+    by_map = CliRunner().invoke(app, command)
+    assert by_map.exit_code == 0, by_map.output
+    cohort = Cohort.load(tmp_path / "out")
+    assert cohort.participants["age"].tolist() == [5, 3, 1]
+    assert cohort.participants["participant_id"].tolist() == ["00", "01", "02"]
+    (tmp_path / "ids.csv").write_text("sub-00,K9\nsub-01,K9\n")
+    with pytest.raises(NerveError, match=r"line 2 of --id-map names .* again"):
+        read_cohort(source, order=regions, participants=people, id_map=tmp_path / "ids.csv")
