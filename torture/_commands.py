@@ -41,6 +41,7 @@ def sound(command: str) -> Values:
         "simulate": {"out": "{out}/new", "subjects": "12", "parcellation": regions, "timepoints": "20"},
         "ingest": {"source": "{in}/source", "out": "{out}/new", "parcellation": regions},
         "check": {"cohort": "{in}/cohort", "out": "{out}/check.tsv"},
+        "resample": {"cohort": "{in}/cohort", "out": "{out}/new", "parcellation": regions},
         "pretrain": {"cohorts": ["{in}/cohort"], "out": "{out}/run", "preset": "small", "config": "{in}/small.yaml"},
         "embed": {"run": "{in}/run", "cohort": "{in}/cohort", "out": "{out}/new.tsv"},
         "interpret": {

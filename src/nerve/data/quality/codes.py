@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
@@ -62,7 +63,7 @@ def suspicious_codes(column: pd.Series) -> list[SuspiciousCode]:
     Returns
     -------
     list of SuspiciousCode
-        Empty for a column of words.
+        Empty for a column of words. Infinite values are missing, not codes.
 
     Examples
     --------
@@ -72,6 +73,7 @@ def suspicious_codes(column: pd.Series) -> list[SuspiciousCode]:
     []
     """
     numbers = in_numbers(column.dropna()).dropna()
+    numbers = numbers[np.isfinite(numbers)]
     counts = Counter(numbers.tolist())
     if not len(counts) >= 2 or pd.api.types.is_bool_dtype(column):
         return []
