@@ -43,7 +43,7 @@ def counted(monkeypatch):
 
     count(nerve.Cohort, "concat")
     count(TangentView, "fit")
-    count(TangentView, "apply", lambda _, fc: len(fc))
+    count(TangentView, "apply", lambda _, fc, *__: len(fc))
     count(packing.PatchDataset, "packed", lambda _, rows: len(rows))
     count(trained, "principal_components")
     count(MaskedAutoencoder, "embed", lambda _, packed, *__: len(packed))
