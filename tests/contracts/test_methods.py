@@ -499,7 +499,7 @@ def test_the_cross_validation_loop_trains_a_new_copy_in_each_fold(name, cohort):
         table[["score"]],
         folds,
         covariates=table[["age"]],
-        groups=np.repeat(np.arange(len(cohort) // 2), 2),
+        inner_groups=np.repeat(np.arange(len(cohort) // 2), 2),
     )
     assert found["position"].tolist() == list(range(len(cohort)))
     assert np.isfinite(found["predicted"]).all()

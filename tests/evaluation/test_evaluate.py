@@ -387,12 +387,13 @@ def test_two_rows_of_one_name_are_refused(cohort):
         evaluate(["raw", "raw"], cohort, "score")
 
 
-def test_one_p_against_permuted_networks_per_encoder_and_none_for_references():
+def test_one_p_against_permuted_networks_per_encoder_of_the_method_and_none_for_others():
     rows = pd.DataFrame(
         {
-            "row": ["nerve-s1", "nerve-s2", "raw"],
-            "line": ["nerve", "nerve", "raw"],
-            "kind": ["self-supervised", "self-supervised", "reference"],
+            "row": ["nerve-s1", "nerve-s2", "gate", "raw", *[f"null-{i}" for i in range(5)]],
+            "line": ["nerve", "nerve", "gate", "raw", *["null"] * 5],
+            "kind": [*["self-supervised"] * 3, "reference", *["null"] * 5],
+            "method": ["nerve", "nerve", "gate", "raw", *["nerve"] * 5],
         }
     )
     place = {"cohort": "a", "target": "y"}
@@ -400,6 +401,7 @@ def test_one_p_against_permuted_networks_per_encoder_and_none_for_references():
         [
             {**place, "row": "nerve-s1", "r": 0.1},
             {**place, "row": "nerve-s2", "r": 0.5},
+            {**place, "row": "gate", "r": 0.9},
             {**place, "row": "raw", "r": 0.9},
         ]
     )
@@ -407,4 +409,4 @@ def test_one_p_against_permuted_networks_per_encoder_and_none_for_references():
     # the mean over seeds is .3, which .3 and .4 of the five null models reach
     expected = (1 + 2) / (1 + 5)
     p = _p_permuted_networks(scores, null, rows)
-    np.testing.assert_allclose(p, [expected, expected, np.nan])
+    np.testing.assert_allclose(p, [expected, expected, np.nan, np.nan])

@@ -290,7 +290,7 @@ class MaskedAutoencoder(nn.Module):
         return tokens.flatten(1) - self.origin
 
     def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
-        """Matrices as predicted from their visible patches.
+        """Matrices as the whole model predicts them from their visible patches.
 
         Parameters
         ----------

@@ -28,6 +28,9 @@ from nerve.evaluation.protocol import Protocol
 
 PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
 
+# inner folds that strata are made for, whatever the number that the protocol asks for
+_N_INNER_FOLDS = 5
+
 
 class FoldTask(NamedTuple):  # numpydoc ignore=PR02
     """What one fold gives to a model.
@@ -89,7 +92,7 @@ def predict_targets(
                 features,
                 targets,
                 folds,
-                groups=participants.inner_groups,
+                inner_groups=participants.inner_groups,
                 covariates=participants.covariates if features.removes_covariates else None,
                 order=participants.order,
                 class_columns=participants.class_columns,
@@ -154,7 +157,7 @@ def out_of_fold_predictions(
     targets: pd.DataFrame,
     folds: np.ndarray,
     *,
-    groups: Any = None,
+    inner_groups: Any = None,
     covariates: pd.DataFrame | None = None,
     order: np.ndarray | None = None,
     class_columns: Mapping[str, str] | None = None,
@@ -174,7 +177,7 @@ def out_of_fold_predictions(
     folds : (n,) integers
         Test fold of each participant; `folds.NO_FOLD` for participants who are left out,
         `folds.ONLY_TRAINED_ON` for those who are never tested.
-    groups : (n,) labels, optional
+    inner_groups : (n,) labels, optional
         Kept together when the model makes inner folds.
     covariates : DataFrame, optional
         (n, p). Regressed from each target (never a target from itself) with training coefficients.
@@ -192,7 +195,7 @@ def out_of_fold_predictions(
     """
     parts = []
     for task in fold_tasks(features, targets, folds, covariates, order, class_columns):
-        predicted = fit_and_predict(model, task, task.values[task.train], groups)  # (test, T)
+        predicted = fit_and_predict(model, task, task.values[task.train], inner_groups)  # (test, T)
         for i, name in enumerate(task.names):
             wrong = ~np.isfinite(predicted[:, i])
             if wrong.any():
@@ -342,7 +345,9 @@ def fold_tasks(
             values[:, i], _ = remove_covariates(
                 raw[:, column], source_columns[column], train, test, covariates
             )
-        strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
+        strata = np.column_stack(
+            [strata_of(raw[train, column], _N_INNER_FOLDS) for column in columns]
+        )
         predicted_columns = list(dict.fromkeys(source_columns[column] for column in columns))
         yield FoldTask(
             fold=int(fold),
@@ -356,7 +361,7 @@ def fold_tasks(
 
 
 def fit_and_predict(
-    model: Any, task: FoldTask, values: np.ndarray, groups: Any = None
+    model: Any, task: FoldTask, values: np.ndarray, inner_groups: Any = None
 ) -> np.ndarray:
     """Fit a fresh copy of the model and predict the test participants.
 
@@ -368,7 +373,7 @@ def fit_and_predict(
         Features and strata of the fold.
     values : (train, T) array
         What is fitted: targets, or permutations of one.
-    groups : (n,) labels, optional
+    inner_groups : (n,) labels, optional
         Kept together when the model makes inner folds.
 
     Returns
@@ -379,8 +384,8 @@ def fit_and_predict(
     options = {}
     if task.strata is not None and has_fit_parameter(model, "strata"):
         options["strata"] = task.strata
-    if groups is not None and has_fit_parameter(model, "groups"):
-        options["groups"] = np.asarray(groups, object)[task.train]
+    if inner_groups is not None and has_fit_parameter(model, "groups"):
+        options["groups"] = np.asarray(inner_groups, object)[task.train]
     training_features, test_features = task.features
     takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     parts = []

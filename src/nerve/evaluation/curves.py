@@ -112,6 +112,7 @@ def learning_curve(
                         strata=None,
                         features=(training_part, test_part),
                     )
+                    # inner folds keep families whole; k participants may be of too few sites
                     predicted = fit_and_predict(
                         model, task, values[train, None], participants.groups
                     )[:, 0]

@@ -377,16 +377,19 @@ def _p_permuted_networks(
 ) -> list[float]:
     """One-sided p of each trained encoder among encoders of permuted networks; † is p < .05.
 
-    Rows that differ in their seed alone have one p, of their mean r. Other rows have none.
+    An encoder is compared with all null models of its method, cohort and target, whatever its
+    networks are. Rows that differ in their seed alone have one p, of their mean r. Other rows, those
+    of other methods among them, have none.
     """
-    line_of_row = dict(zip(rows["row"], rows["line"], strict=True))
-    is_trained = scores["row"].map(dict(zip(rows["row"], rows["kind"], strict=True)))
-    is_trained = is_trained == SELF_SUPERVISED
-    lines = scores["row"].map(line_of_row)
+    by_row = rows.set_index("row")
+    has_null = by_row["method"].isin(by_row.loc[by_row["kind"] == NULL, "method"])
+    is_tested = (by_row["kind"] == SELF_SUPERVISED) & has_null
+    lines = scores["row"].map(by_row["line"])
     mean_r = scores["r"].groupby([scores["cohort"], scores["target"], lines]).transform("mean")
-    tested = scores.assign(r=mean_r.where(is_trained))
-    p = _one_sided_p(tested, null_scores, ["cohort", "target"])
-    return [value if trained else np.nan for value, trained in zip(p, is_trained, strict=True)]
+    p = pd.Series(
+        _one_sided_p(scores.assign(r=mean_r), null_scores, ["cohort", "target"]), scores.index
+    )
+    return p.where(scores["row"].map(is_tested).astype(bool)).tolist()
 
 
 def _cohort_table(

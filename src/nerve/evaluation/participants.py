@@ -388,6 +388,7 @@ def _make_folds(
     for repeat in range(protocol.n_repeats):
         seed = protocol.seed + repeat
         if protocol.leave_site_out:
+            # no group spans two sites: `_related_to_another_site` left those members out
             folds[repeat, rows] = leave_groups_out(sites[rows], protocol.n_folds, seed)
         else:
             folds[repeat, rows] = stratified_folds(

@@ -19,7 +19,7 @@ from nerve.evaluation.rows import (
     SCOPES,
     SUPERVISED,
     lines_of,
-    lines_under_test,
+    lines_with_permuted_networks,
     rows_of,
     settings_text,
     short_name,
@@ -113,7 +113,7 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
     """
     lines = rows_of(lines_of(rows[rows["kind"] != NULL])) if len(rows) else []
     null = rows_of(rows[rows["kind"] == NULL]) if len(rows) else []
-    tested_by_null = [short_name(line) for line in lines_under_test(null, lines)]
+    tested_by_null = [short_name(line) for line in lines_with_permuted_networks(null, lines)]
     several_classes = []
     for name, about in summary["targets"].items():
         if len(about["classes"] or ()) > 2:

@@ -313,7 +313,7 @@ def settings_text(line: Any) -> str:
     return ", ".join(part for part in (_title_not_in_label(line), settings) if part)
 
 
-def lines_under_test(null: Iterable[Row], lines: Iterable[Row]) -> list[Row]:
+def lines_with_permuted_networks(null: Iterable[Row], lines: Iterable[Row]) -> list[Row]:
     """The lines whose networks null models permute: all other settings are the same.
 
     Parameters

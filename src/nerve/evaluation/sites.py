@@ -93,7 +93,7 @@ def site_accuracy(features: FeatureSet, participants: Participants, protocol: Pr
             features,
             targets,
             folds,
-            groups=groups,
+            inner_groups=groups,
             order=order,
         )
     wide = predicted.pivot(index="position", columns="target", values="predicted")

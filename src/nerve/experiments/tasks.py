@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from nerve.experiments.experiment import Experiment
 
 _TABLES = ("predictions", "nulls", "curves")
-# how a run is called, where its files lie, and what enters the key by itself
-_NOT_IN_KEY = ("row", "path", "determined_by")
+# how a run is called, where its files lie, and a mapping whose entries `key` adds one by one
+_NOT_AMONG_KEY_FIELDS = ("row", "path", "determined_by")
 _FOLD_ENCODERS = "encoders"  # in the folder of a run that is not done yet
 # participants; an encoder of fewer, a share of whom is for validation, is not saved
 _ENOUGH_TO_SAVE = 2 * FEWEST
@@ -124,7 +124,9 @@ class Task:  # numpydoc ignore=PR02
 
     def key(self) -> dict[str, Any]:
         """What determines the result; how the run is called is no part of it."""
-        fields = {name: value for name, value in asdict(self).items() if name not in _NOT_IN_KEY}
+        fields = {
+            name: value for name, value in asdict(self).items() if name not in _NOT_AMONG_KEY_FIELDS
+        }
         return {"kind": self.kind, **fields, **self.determined_by}
 
     def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:

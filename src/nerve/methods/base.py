@@ -321,7 +321,8 @@ class Method(BaseEstimator):
     def align_to_fitted(self, data: Any) -> Cohort:
         """Reorder the regions of data by label, as those of the cohort that was fitted.
 
-        Every `transform` and `predict` begins here. See `align_and_check`.
+        Every `transform` and `predict` begins here. An array has no labels: it is not reordered, and
+        only its number of regions is checked. See `align_and_check`.
 
         Parameters
         ----------
@@ -617,7 +618,7 @@ class FeatureMixin(TransformerMixin):
         return tags
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features of the same participants in the same order.
+        """Features of the same participants in the same order (NERVE has its own, with pooling).
 
         Parameters
         ----------

@@ -140,7 +140,8 @@ class TrainedMethod(Method):
         run_dir : path, optional
             Where checkpoints and history are written.
         resume : bool
-            Go on from the checkpoints there.
+            Go on from the checkpoint there, or begin where there is none. Without it, a folder that
+            holds a checkpoint is refused.
         callbacks : sequence of callable
             Each is called at the end of an epoch with its row of the history, a dict: see
             `nerve.core.training.train`. They send training curves to other programs.
@@ -176,7 +177,7 @@ class TrainedMethod(Method):
             settings,
             split=split,
             checkpoints=checkpoints,
-            resume=has_checkpoint,
+            resume=has_checkpoint,  # without `resume` it was refused above
             identity=identity,
             label=type(self).__name__,
             callbacks=callbacks,

@@ -26,7 +26,13 @@ import numpy as np
 import pandas as pd
 
 from nerve.evaluation.results import Results
-from nerve.evaluation.rows import NULL, lines_under_test, rows_of, setting_words, without_swept
+from nerve.evaluation.rows import (
+    NULL,
+    lines_with_permuted_networks,
+    rows_of,
+    setting_words,
+    without_swept,
+)
 from nerve.report.findings import FEWEST_PER_FOLD, too_few_sentence
 from nerve.report.report_data import ReportData, rows_at
 from nerve.report.words import scope_sentences, view_sentences
@@ -397,7 +403,7 @@ def _null_note(results: ReportData) -> list[str]:
     if not null or results.null_scores.empty:
         return []
     n_models = results.null_scores["row"].nunique()
-    tested = lines_under_test(null, rows_of(results.lines))
+    tested = lines_with_permuted_networks(null, rows_of(results.lines))
     names = " and ".join(results.name(row.line) for row in tested)
     otherwise = f", otherwise as {names}" if names else ""
     return [

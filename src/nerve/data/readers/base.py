@@ -3,10 +3,12 @@
 To add a reader:
 
 1. Write one file in this folder. Its name is the name of the reader (`--format`). It holds a
-   subclass of `Reader` that sets `describe` and has two methods:
+   subclass of `Reader` that sets `describe` (and `uses`, if it reads options such as `--atlas`) and
+   has two methods:
 
-   - ``find(source: Path, options: Options) -> list[ScanFile]`` lists the scans below a source. It
-     must return an empty list when the layout of the source is not its own.
+   - ``find(source: Path, options: Options) -> list[ScanFile]`` lists the scans below a source, sorted,
+     from names rather than contents. It must return an empty list when the layout of the source is
+     not its own.
    - ``read(scan: ScanFile, options: Options) -> ScanData`` opens one of these scans. It must return
      the matrix (R, R) or the time series (volumes, R) as it stands in the file, with the region
      labels if the file has any.
