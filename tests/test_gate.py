@@ -1,5 +1,6 @@
 """Marks and escapes in every place where a user can put a string: none of them is in a file that is mailed."""
 
+import re
 import sys
 import warnings
 import zipfile
@@ -12,12 +13,13 @@ from nerve.cli import main
 
 N, R = 60, 12
 ESCAPE = "\x1b[31m\x07\x9b2J"  # in every name
+# ids, folders, values of columns, and the year of all dates (not as digits of a longer number)
 SECRETS = (
-    "ZQid",
-    "ZQpath",
-    "ZQvalue",
-    "1987",
-)  # ids, folders, values of columns, and the year of all dates
+    b"ZQid",
+    b"ZQpath",
+    b"ZQvalue",
+    rb"(?<![\w.+/])1987(?![\w+/])",
+)
 # what holds ids by design: cohorts, tables with one row per participant, and records of where the cohorts are
 OF_PEOPLE = (
     "predictions.tsv",
@@ -122,7 +124,7 @@ def test_what_is_mailed_is_looked_at(mailed):
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_no_id_folder_value_or_date_is_mailed(mailed, secret):
-    assert [name for name, content in mailed.items() if secret.encode() in content] == []
+    assert [name for name, content in mailed.items() if re.search(secret, content)] == []
 
 
 TEXT = (".html", ".md", ".json", ".tsv", ".csv", ".tex", ".txt", ".yaml")

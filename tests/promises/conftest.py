@@ -6,12 +6,12 @@ import nerve.data.simulate
 from nerve.methods.nerve import PRESETS
 
 NARROW = {"epochs": 1, "dim": 8, "depth": 1, "n_components": 4, "batch_size": 16, "device": "cpu"}
-N_SIMULATED = 12
+N_SIMULATED = 60  # as many as ten folds need for a score
 
 
 @pytest.fixture
 def quick(monkeypatch, undrawn):
-    """Presets of one narrow epoch, a dozen simulated participants, reports without figures."""
+    """Presets of one narrow epoch, few simulated participants, reports without figures."""
     for name, preset in PRESETS.items():
         monkeypatch.setitem(PRESETS, name, preset | NARROW)
     simulate = nerve.data.simulate.simulate_to

@@ -29,8 +29,27 @@ def cohorts(folder, names, parcellation=SOME, n=24):
         made.save(folder / name)
 
 
-def _fc(n_regions, seed):
-    return formats.random_fc(n_regions, seed)
+def _fc(n_regions, seed, labels=None):
+    """FC; of 400 regions or of given labels, with networks that show, as `nerve check` demands."""
+    if labels is None and n_regions == 400:
+        labels = LABELS
+    if labels is None:
+        return formats.random_fc(n_regions, seed)
+    return np.corrcoef(_series(labels, seed).T)
+
+
+def _series(labels, seed):
+    """(200, regions): regions of one network share a signal."""
+    networks = np.unique([_network(label) for label in labels], return_inverse=True)[1]
+    rng = np.random.default_rng(seed)
+    signals = rng.normal(size=(200, networks.max() + 1))
+    return signals[:, networks] + 1.5 * rng.normal(size=(200, len(labels)))
+
+
+def _network(label):
+    """Vis of LH_Vis_1 and 17Networks_LH_Vis_1; any other label is a network of its own."""
+    words = label.removeprefix("17Networks_").split("_")
+    return words[1] if words[0] in ("LH", "RH") else label
 
 
 def _each(folder, write, names=NAMES, n_regions=400):
@@ -74,9 +93,9 @@ def _ids(folder, name="ids.txt"):
 def _xcpd(folder, series=False):
     labels = formats.four_s_labels(400)
     for seed, name in enumerate(NAMES):
-        more = {"series": formats.random_series(60, len(labels), seed)} if series else {}
+        more = {"series": _series(labels, seed)} if series else {}
         formats.write_xcpd(
-            folder, name, labels, matrix=_fc(len(labels), seed), atlas="4S456Parcels", **more
+            folder, name, labels, matrix=_fc(len(labels), seed, labels), atlas="4S456Parcels", **more
         )
 
 

@@ -93,12 +93,9 @@ def state_content(probes: Probes) -> PlanLine:
             words.append(f"a vector that becomes a matrix of {shape}")
         else:
             words.append(f"a matrix of {shape}")
-    scan, _ = probes[0]
-    place = f"{scan.path.name}"
-    if scan.key is not None:
-        place = f"an entry of {scan.path.name}"
     counts = Counter(words)
-    evidence = f"{counted(len(probes), 'scan')} looked at, the first in {place}"
+    # names of files are not given: they hold ids and dates
+    evidence = f"{counted(len(probes), 'scan')} looked at"
     vectors = [note for _, data in probes[:1] for note in data.notes if note.startswith("vectors")]
     return PlanLine(topic, listed(counts, most=3), "; ".join([evidence, *vectors]))
 
