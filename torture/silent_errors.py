@@ -29,7 +29,7 @@ from torture.promise import Promise
 
 REGIONS = "schaefer100-7"
 N_PARTICIPANTS = 60
-PATIENCE = 40.0  # seconds until a command that lost a helper must have ended
+PATIENCE = 300.0  # seconds until a command that lost a helper must have ended
 TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=1", "batch_size=32")
 STRANGE = os.fsdecode(b"caf\xe9")  # not UTF-8
 
@@ -310,12 +310,12 @@ def dead_readers(folder: Path, cohort: object, times: int) -> Promise:
 
 
 def killed_helper(words: list[str], after: float) -> tuple[int | None, float]:
-    """Kill the first process that a command has started; its code, None if it hung, and how long it took to end."""
+    """Kill the first worker that a command has started; its code, None if it hung, and how long it took to end."""
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([sys.executable, "-m", "nerve", *words], **silent) as process:  # type: ignore[call-overload]
         helpers: list[psutil.Process] = []
         while process.poll() is None and not helpers:
-            helpers = psutil.Process(process.pid).children()
+            helpers = workers_of(process.pid)
             time.sleep(0.005)
         time.sleep(after)
         began = time.monotonic()
@@ -328,6 +328,16 @@ def killed_helper(words: list[str], after: float) -> tuple[int | None, float]:
             for one in (*psutil.Process(process.pid).children(), process):
                 one.kill()
             return None, PATIENCE
+
+
+def workers_of(number: int) -> list[psutil.Process]:
+    """The worker processes of a command; Python's and joblib's trackers of resources are none."""
+    workers = []
+    for child in psutil.Process(number).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any("popen_loky" in word for word in child.cmdline()):
+                workers.append(child)
+    return workers
 
 
 def strange_names(folder: Path, cohort: object) -> Promise:
