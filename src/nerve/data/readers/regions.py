@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.atlas_tables import SCHAEFER_SIZES, parcellation_names
+from nerve.data.atlas_tables import SCHAEFER_SIZES, aliases_between, parcellation_names
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.readers.base import WARNING, Options, ScanData
 from nerve.data.readers.ids import counted
@@ -65,7 +65,7 @@ class Regions:  # numpydoc ignore=PR02
         if labels is not None and len(labels) != n_regions:
             raise problem(where, f"{len(labels)} labels for {n_regions} regions")
         try:
-            index = _labelled_positions(labels, self.target)
+            index = _labelled_positions(labels, self.target, self.target.codes)
         except NerveError as error:
             raise problem(where, str(error).rstrip(".")) from error
         if index is None or labels is None:
@@ -142,7 +142,7 @@ def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regio
         is_builtin = order.name.split("+")[0] in parcellation_names()
         match = "size" if options.order is None and is_builtin else "stated"
     else:
-        regions_of_file = _as_parcellation(labels)
+        regions_of_file = _as_parcellation(_named_by_code(labels, target))
         match = "label"
     if data.stated:
         match = "stated"
@@ -215,11 +215,53 @@ def _with_outside(target: Parcellation, outside: list[str]) -> Parcellation:
 
 
 @lru_cache(maxsize=64)
-def _labelled_positions(labels: tuple[str, ...] | None, target: Parcellation) -> np.ndarray | None:
-    """The position of each region of the target among the labels; None without meaningful labels."""
+def _labelled_positions(
+    labels: tuple[str, ...] | None, target: Parcellation, codes: tuple[str, ...]
+) -> np.ndarray | None:
+    """The position of each region of the target among the labels; None without meaningful labels.
+
+    `codes` are those of the target: two targets that differ in them alone are equal otherwise.
+    """
     if labels is None or _only_codes(labels, target):
         return None
-    return _as_parcellation(labels).positions_of(target)
+    return _as_parcellation(_named_by_code(labels, target)).positions_of(target)
+
+
+def _named_by_code(labels: tuple[str, ...], target: Parcellation) -> tuple[str, ...]:
+    """The labels of the target, where the file names its regions by the codes of the target's table.
+
+    A header that counts from 0 is written by programs and names nothing.
+    """
+    label_of = dict(zip(target.codes, target.labels, strict=False))
+    counts_from_0 = set(labels) == {str(number) for number in range(len(labels))}
+    if counts_from_0 or not label_of or not set(labels) <= set(label_of):
+        return labels
+    return tuple(label_of[label] for label in labels)
+
+
+def known_codes(target: Parcellation | None) -> frozenset[str]:
+    """Numbers that name regions of a parcellation: its labels, its codes and those of its atlas.
+
+    Parameters
+    ----------
+    target : Parcellation, optional
+
+    Returns
+    -------
+    frozenset of str
+
+    Examples
+    --------
+    >>> sorted(known_codes(load_parcellation("aal90")))[:2]
+    ['2001', '2002']
+    """
+    if target is None:
+        return frozenset()
+    known = set(target.labels)
+    aliases = aliases_between("the file", target.name)
+    of_target = {name for name, label in aliases.items() if label in known}
+    names = known | of_target | set(target.codes)
+    return frozenset(name for name in names if name.isdigit())
 
 
 @lru_cache(maxsize=64)
@@ -229,6 +271,8 @@ def _as_parcellation(labels: tuple[str, ...]) -> Parcellation:
 
 def _only_codes(labels: tuple[str, ...], target: Parcellation) -> bool:
     """Whether the labels merely count (`2001`, `V1`, `ROI_1`) and mean nothing in the target."""
+    if _named_by_code(labels, target) != labels:
+        return False
     stems = {re.sub(r"\d+$", "", label) for label in labels}
     if len(stems) > 1 or not all(label[-1:].isdigit() for label in labels):
         return False
