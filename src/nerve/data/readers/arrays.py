@@ -27,6 +27,7 @@ from nerve.data.readers.nested import (
     own_dataset,
     read_cells,
     refuse_giant,
+    require_own,
 )
 from nerve.data.readers.opening import MENDING, explained_errors, keep_latest, require_file
 
@@ -66,9 +67,7 @@ def array_shapes(path: Path) -> Shapes:
                 name: dataset_shape(file, key, is_matlab=is_matlab) for name, key in arrays.items()
             }
         shapes = {
-            name: shape
-            for name, shape, kind in scipy.io.whosmat(path)
-            if kind.startswith(_NUMERIC)
+            name: shape for name, shape, kind in scipy.io.whosmat(path) if kind.startswith(_NUMERIC)
         }
         for name, value in contents_of_mat5(path).arrays.items():
             shapes[name] = np.shape(value)
@@ -103,7 +102,7 @@ def word_lists(path: Path) -> dict[str, tuple[str, ...]]:
 
 def _npz_members(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and type of the arrays of an archive, from their headers alone; objects are left out."""
-    members = {}
+    members: dict[str, tuple[tuple[int, ...], str]] = {}
     with (
         explained_errors(require_file(path), "an .npz archive of arrays"),
         zipfile.ZipFile(path) as archive,
@@ -170,20 +169,19 @@ def read_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
     -------
     array
     """
-    is_matlab = path.suffix == ".mat"
     if path.suffix in (".npy", ".npz") or not h5py.is_hdf5(require_file(path)):
         return np.asarray(_whole_array(path, name).take(index, axis))
     with explained_errors(path, "a whole HDF5 or MATLAB file"):
         file = _open_hdf5(path)
-        key = _key_of(file, name, path)
-        if h5py.check_ref_dtype(file[key].dtype) is not None:
+        dataset = require_own(file, _key_of(file, name, path), path)
+        if h5py.check_ref_dtype(dataset.dtype) is not None:
             return np.asarray(_whole_array(path, name).take(index, axis))
-        if is_matlab:
-            dataset = own_dataset(file, key, path, along=axis)
-            backwards = dataset.ndim - 1 - axis  # MATLAB's column-major axes are listed backwards
-            return as_numbers(dataset[(slice(None),) * backwards + (index,)].T, path)
-        dataset = own_dataset(file, key, path, along=file[key].ndim - 1 - axis)
-        return as_numbers(dataset[(slice(None),) * axis + (index,)], path)
+        # MATLAB's column-major axes are listed backwards
+        axis_of_file = dataset.ndim - 1 - axis if path.suffix == ".mat" else axis
+        shape = [*dataset.shape[:axis_of_file], *dataset.shape[axis_of_file + 1 :]]
+        refuse_giant(path, shape, dataset.dtype.itemsize)
+        content = dataset[(slice(None),) * axis_of_file + (index,)]
+        return as_numbers(content.T if path.suffix == ".mat" else content, path)
 
 
 def read_words(path: Path, name: str) -> tuple[str, ...]:
@@ -205,6 +203,29 @@ def read_words(path: Path, name: str) -> tuple[str, ...]:
     return words[name]
 
 
+def read_cell_array(path: Path, name: str) -> list[np.ndarray]:
+    """The arrays of a cell array of MATLAB, which may differ in shape.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+
+    Returns
+    -------
+    list of array
+    """
+    with open_matlab(path) as file:
+        if file is None:
+            return contents_of_mat5(path).cells[name]
+        key = _key_of(file, name, path)
+        require_own(file, key, path)
+        cells = read_cells(file, key, path)
+    if cells is None:
+        raise problem(path, f"{name} is no cell array", expected="a cell per region")
+    return cells
+
+
 def _read_named(path: Path, name: str) -> np.ndarray:
     """An array of a MATLAB or HDF5 file by its path in it."""
     with open_matlab(path) as file:
@@ -216,11 +237,12 @@ def _read_named(path: Path, name: str) -> np.ndarray:
                 array = scipy.io.loadmat(path, variable_names=[name])[name]
         else:
             key = _key_of(file, name, path)
+            dataset = own_dataset(file, key, path)
             cells = read_cells(file, key, path)
             if cells is not None:
                 array = np.asarray(cells)
             else:
-                array = own_dataset(file, key, path)[()]
+                array = dataset[()]
                 if path.suffix == ".mat":
                     array = array.T  # HDF5 lists MATLAB's column-major axes backwards
         if hasattr(array, "toarray"):
@@ -288,9 +310,7 @@ def choose_variable(shapes: Shapes, known: Sequence[str], wanted: str | None, pa
         return matrices[0]
     held = listed(shapes, most=12) or "no arrays"
     remedy = "Say which with --variable." if shapes else MENDING
-    raise problem(
-        path, f"it holds {held}", expected="one matrix or time series", remedy=remedy
-    )
+    raise problem(path, f"it holds {held}", expected="one matrix or time series", remedy=remedy)
 
 
 def named_variable(shapes: Shapes, wanted: str, path: Path) -> str:

@@ -41,7 +41,7 @@ class CIFTI(Reader):
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a file, of one atlas where names tell the atlas."""
         files = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
-        kinds = {kind: [_named(path, source) for path in paths] for kind, paths in files.items()}
+        kinds = {kind: [name_of(path, source) for path in paths] for kind, paths in files.items()}
         kind, chosen, _ = one_version(kinds, options, version_of)
         return of_one_task([name.as_scan(kind) for name in chosen], options)
 
@@ -79,8 +79,19 @@ def load_image(path: Path) -> Any:
         return image
 
 
-def _named(path: Path, source: Path) -> BidsName:
-    """The parts of a BIDS name, or what a name of HCP's says."""
+def name_of(path: Path, source: Path) -> BidsName:
+    """The parts of a BIDS name, or what a name of HCP's says.
+
+    Parameters
+    ----------
+    path : Path
+    source : Path
+        Only names below it count.
+
+    Returns
+    -------
+    BidsName
+    """
     if name := parse_name(path):
         return name
     parts = (path.name, *path_below(path, source).split("/"))

@@ -102,14 +102,16 @@ def find_frame(
         )
 
     # no matrix: time series, or vectors
-    has_header, words = must_have_header, []
+    has_header = must_have_header
+    words: list[str] = []
     if must_have_header:
         words.append("a header (--header yes)")
     elif may_have_header:
         has_header = _has_code_header(inner, where, codes)
         if has_header:
             words.append(f"a header of numbers ({_start_of(inner[0])})")
-    has_index, is_time = must_have_index, False
+    has_index = must_have_index
+    is_time = False
     if must_have_index:
         words.append("a column of names (--index yes)")
     elif may_have_index and values.shape[1] > 1:

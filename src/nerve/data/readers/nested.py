@@ -42,10 +42,13 @@ class Contents:  # numpydoc ignore=PR02
         Path → array, list of arrays (a stack), or name of a data set of HDF5.
     words : dict
         Path → list of words.
+    cells : dict
+        Path → arrays of a cell array, of any shapes (of MATLAB's version 5 to 7).
     """
 
     arrays: dict[str, Any] = field(default_factory=dict)
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cells: dict[str, list[np.ndarray]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -123,6 +126,7 @@ def _add_elements(contents: Contents, name: str, elements: list[Any]) -> None:
             words.append(str(array.ravel()[0]).strip() if array.size else "")
         contents.words[name] = tuple(words)
     elif all(array.dtype.kind in "fiub" for array in arrays):
+        contents.cells[name] = arrays
         _add_numeric_cells(contents, name, arrays)
 
 
@@ -193,14 +197,13 @@ def contents_of_hdf5(file: h5py.File, *, is_matlab: bool) -> Contents:
             contents.words[name] = _words_of(dataset)
         elif h5py.check_ref_dtype(dataset.dtype) is not None:
             cells = list(_cells(file, dataset))
-            if cells and all(_is_text(cell) or cell.size == 0 for cell in cells):
-                words = ["".join(_words_of(cell)) if _is_text(cell) else "" for cell in cells]
+            if cells and all(_is_text_cell(cell) for cell in cells):
+                words = ["" if _is_empty(cell) else "".join(_words_of(cell)) for cell in cells]
                 contents.words[name] = tuple(words)
             elif cells and all(_is_numeric(cell) and cell.size == 1 for cell in cells):
                 contents.words[name] = tuple(f"{float(cell[()].ravel()[0]):g}" for cell in cells)
-            elif cells and all(_is_numeric(cell) for cell in cells):
-                if len({cell.shape for cell in cells}) == 1:
-                    contents.arrays[name] = key
+            elif all(map(_is_numeric, cells)) and len({cell.shape for cell in cells}) == 1:
+                contents.arrays[name] = key
         elif _is_numeric(dataset):
             contents.arrays[name] = key
     return contents
@@ -267,6 +270,17 @@ def _class_of(dataset: Any) -> str:
     return name.decode("ascii", "replace") if isinstance(name, bytes) else str(name)
 
 
+def _is_empty(dataset: Any) -> bool:
+    return "MATLAB_empty" in dataset.attrs or dataset.size == 0
+
+
+def _is_text_cell(cell: Any) -> bool:
+    """Whether a cell is a word; one without MATLAB's mark is if it is a row of whole numbers."""
+    is_marked = "MATLAB_class" in cell.attrs
+    is_row = cell.dtype.kind in "iu" and cell.size == max(cell.shape, default=0)
+    return _is_empty(cell) or _is_text(cell) or (is_row and not is_marked)
+
+
 def _is_text(dataset: Any) -> bool:
     if "MATLAB_empty" in dataset.attrs:
         return False
@@ -308,8 +322,8 @@ def refuse_giant(path: Path, shape: Any, itemsize: int) -> None:
     refuse_bomb(path, path.stat().st_size, itemsize * int(np.prod(shape, dtype=object)))
 
 
-def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> Any:
-    """A dataset whose numbers lie in this file, and no more of them (in a slice `along` an axis, or all) than could.
+def own_dataset(file: Any, name: str, path: Path) -> Any:
+    """A dataset whose numbers lie in this file, and no more of them than could.
 
     HDF5 may link to other files, or keep or compose a dataset's numbers there: to read such a file would be to read
     whatever file of the user's it names.
@@ -321,13 +335,18 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
         Of the dataset.
     path : Path
         Of the file, for errors.
-    along : int, optional
-        The axis along which one slice is read at a time, of MATLAB's transposed arrays.
 
     Returns
     -------
     h5py.Dataset
     """
+    dataset = require_own(file, name, path)
+    refuse_giant(path, dataset.shape, dataset.dtype.itemsize)
+    return dataset
+
+
+def require_own(file: Any, name: str, path: Path) -> Any:
+    """A dataset of any size whose numbers lie in this file; parameters as of `own_dataset`."""
     parts = name.split("/")
     above = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
     if not all(isinstance(file.get(part, getlink=True), h5py.HardLink) for part in above):
@@ -339,8 +358,4 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
         raise problem(
             path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself"
         )
-    shape = list(dataset.shape)
-    if along is not None and along < len(shape):
-        shape[len(shape) - 1 - along] = 1
-    refuse_giant(path, shape, dataset.dtype.itemsize)
     return dataset

@@ -84,7 +84,7 @@ def own_labels(path: Path, n_regions: int) -> tuple[str, ...] | None:
     for name, words in _lists(path).items():
         is_list_of_labels = _LABELS.fullmatch(last_name(name)) is not None
         if is_list_of_labels and len(words) == n_regions and len(set(words)) == n_regions:
-            return words
+            return tuple(words)
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Plain(Reader):
     """
 
     describe = "plain arrays (npy, npz, csv, tsv, mat), one per participant or one for all"
-    uses = ("variable", "unfolding", "header", "index")
+    uses: ClassVar[tuple[str, ...]] = ("variable", "unfolding", "header", "index")
     fallback = True
 
     def __init__(self) -> None:
@@ -94,11 +94,11 @@ class Plain(Reader):
                 left_out[path] = "another type of file is read"
         refuse_several_measures(files, source, options)
         others = [ScanFile("", path, left_out=reason) for path, reason in left_out.items()]
-        return self._decide_content(_scans(files, source, options), options) + others
+        return self.decide_content(_scans(files, source, options), options) + others
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The array, as a matrix or, with volumes along the first axis, as a time series."""
-        numbers = self._probes.pop(scan.entry, None) or _load(scan, options)
+        numbers = self._probes.pop(scan.entry, None) or self.load(scan, options)
         array = numbers.values
         values = scan.extra.get("values")
         content = _content_of_array(array)
@@ -124,17 +124,32 @@ class Plain(Reader):
             labels = columns
             if columns_only_count and numbers.rows is not None:
                 labels = numbers.rows
-            labels = labels or _own_labels(scan, array.shape[-1])
+            labels = labels or _own_labels(scan, len(array) if array.ndim else 0)
             return ScanData(matrix=array, labels=labels, values=values, header=numbers.header)
         series, labels = _volumes_first(numbers, options)
         labels = labels or _own_labels(scan, series.shape[-1])
         return ScanData(series=series, labels=labels, header=numbers.header)
 
-    def _decide_content(self, scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
-        """Decide from the first scans whether all are matrices or series, and how vectors unfold."""
+    def load(self, scan: ScanFile, options: Options) -> Numbers:
+        """The numbers of one scan."""
+        return _load(scan, options)
+
+    def decide_content(self, scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
+        """Decide from the first scans whether all are matrices or series, and how vectors unfold.
+
+        Parameters
+        ----------
+        scans : sequence of ScanFile
+        options : Options
+
+        Returns
+        -------
+        list of ScanFile
+            With their kind.
+        """
         for scan in scans[:N_PROBES]:
             with suppress(NerveError):  # reported when it is read
-                self._probes[scan.entry] = _load(scan, options)
+                self._probes[scan.entry] = self.load(scan, options)
         arrays = [numbers.values for numbers in self._probes.values()]
         if not arrays:
             return list(scans)

@@ -27,7 +27,7 @@ from nerve.data.readers.opening import MENDING, explained_errors, require_file
 _MISSING = ("n/a", "na", "nan", "")
 _INDEX_NAMES = ("", "node", "index", "label", "labels", "region", "roi", "name", "unnamed: 0")
 # names of a first column that holds no region: times of the volumes
-_TIME_NAMES = ("time", "times", "t", "tr", "trs", "volume", "volumes", "vol", "frame", "frames", "timepoint", "timepoints", "seconds", "time_s", "time (s)", "time[s]", "onset")  # fmt: skip
+TIME_NAMES = ("time", "times", "t", "tr", "trs", "volume", "volumes", "vol", "frame", "frames", "timepoint", "timepoints", "seconds", "time_s", "time (s)", "time[s]", "onset")  # fmt: skip
 # one remark per column: `#ROI 1: Precentral_L`
 _NAMED_COLUMN = re.compile(
     r"#\s*(?:roi|region|node|column|label)\s*#?(\d+)\s*[:=,\t ]\s*(\S.*?)\s*", re.IGNORECASE
@@ -90,7 +90,7 @@ class _Text:
     def is_timed(self) -> bool:
         """Whether the first column is named after time: it holds no region."""
         is_above = len(self.first) == len(self.body) > 2
-        return self.has_header and is_above and self.first[0].lower() in _TIME_NAMES
+        return self.has_header and is_above and self.first[0].lower() in TIME_NAMES
 
     @cached_property
     def body(self) -> list[str]:
