@@ -70,8 +70,8 @@ def find_frame(
     True
     """
     if header != "auto" and index != "auto":
-        words = f"as the user says (--header {header}, --index {index})"
-        return Frame(header == "yes", index == "yes", words=words)
+        decision = f"as the user says (--header {header}, --index {index})"
+        return Frame(header == "yes", index == "yes", words=decision)
     may_have_header = header != "no"
     may_have_index = index != "no"
     must_have_header = header == "yes"
@@ -135,7 +135,7 @@ def _has_code_header(values: np.ndarray, where: object, codes: Collection[str]) 
     if corner_is_empty and len(first) == 2:  # a vector with its index, as pandas writes it
         return True
     names = first[1:] if corner_is_empty else first
-    if not _are_codes(names):
+    if not are_codes(names):
         return False
     if _counts_up(names):  # the 0, 1, 2 … that pandas writes unless it is told not to
         return True
@@ -163,12 +163,13 @@ def _is_framed(values: np.ndarray) -> bool:
         return False
     codes = values[0, 1:]
     is_same = np.array_equal(codes, values[1:, 0])
-    if not is_same or not _are_codes(codes) or not np.all(np.diff(codes) > 0):
+    if not is_same or not are_codes(codes):
         return False
     inner = values[1:, 1:]
     corner_is_empty = bool(np.isnan(values[0, 0])) and not bool(np.isnan(inner.diagonal()).all())
     has_fractions = bool((np.nan_to_num(inner) % 1 != 0).any())
-    return _is_matrix(inner) and (corner_is_empty or has_fractions)
+    is_ascending = bool(np.all(np.diff(codes) > 0))
+    return _is_matrix(inner) and (corner_is_empty or (has_fractions and is_ascending))
 
 
 def _is_matrix(values: np.ndarray) -> bool:
@@ -184,8 +185,17 @@ def _is_matrix(values: np.ndarray) -> bool:
     return bool(np.abs(upper - lower).max() <= _TOLERANCE * scale)
 
 
-def _are_codes(numbers: np.ndarray) -> bool:
-    """Whether numbers are different whole ones from 0 on."""
+def are_codes(numbers: np.ndarray) -> bool:
+    """Whether numbers are different whole ones from 0 on.
+
+    Parameters
+    ----------
+    numbers : (n,) array
+
+    Returns
+    -------
+    bool
+    """
     is_whole = bool(np.all(np.isfinite(numbers) & (numbers >= 0) & (numbers % 1 == 0)))
     return is_whole and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
 

@@ -21,7 +21,7 @@ from nerve._utils.archives import LARGE_TABLE, PACKED, open_table, require_regul
 from nerve._utils.errors import listed, problem
 from nerve._utils.formulas import unguarded_table
 from nerve.data.readers import excel
-from nerve.data.readers.frames import find_frame
+from nerve.data.readers.frames import are_codes, find_frame
 from nerve.data.readers.opening import MENDING, explained_errors, require_file
 
 _MISSING = ("n/a", "na", "nan", "")
@@ -167,8 +167,8 @@ def read_numbers(
         values = _without_edges(values)
         if rows is not None and rows[0] == "" and all(rows[1:]):
             columns = tuple(f"{number:.0f}" for number in values[0])
-            words = "a header of numbers and a column of names"
-            return Numbers(values[1:], columns, rows[1:], words)
+            frame = "a header of numbers and a column of names"
+            return Numbers(values[1:], columns, rows[1:], frame)
         if rows is not None:
             return Numbers(values, None, rows, "no header; the first column names the rows")
         return _without_frame(text, values, codes)
@@ -223,10 +223,11 @@ def _without_frame(text: _Text, values: np.ndarray, codes: Collection[str]) -> N
     columns = rows = None
     if frame.header:
         first = values[0, 1:] if frame.index else values[0]
-        columns = tuple(f"{number:.0f}" for number in first)
+        if are_codes(first):
+            columns = tuple(f"{number:.0f}" for number in first)
         values = values[1:]
     if frame.index:
-        if not frame.is_time:
+        if not frame.is_time and are_codes(values[:, 0]):
             rows = tuple(f"{number:.0f}" for number in values[:, 0])
         values = values[:, 1:]
     return Numbers(values, columns, rows, frame.words)
