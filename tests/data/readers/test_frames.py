@@ -141,9 +141,7 @@ def test_codes_that_the_parcellation_lists_name_the_columns(tmp_path, column):
     np.testing.assert_allclose(cohort.connectivity, fc[:, order][:, :, order], atol=1e-6)
     assert cohort.notes["region_match"] == "label"
     tables = [pd.DataFrame(values, columns=CODES) for values in series()]
-    cohort = read_cohort(
-        write(tmp_path / "series", tables), parcellation=tmp_path / "atlas.tsv"
-    )
+    cohort = read_cohort(write(tmp_path / "series", tables), parcellation=tmp_path / "atlas.tsv")
     expected = correlations()[:, order][:, :, order]
     np.testing.assert_allclose(cohort.connectivity, expected, atol=1e-5)
 
