@@ -17,7 +17,8 @@ from nerve.data.readers.names import path_below
 _MEASURES = {
     "functional connectivity": r"fc|rsfc|rs_?fmri|fmri|bold|func|functional|pearson|corr\w*",
     "weighted fractional anisotropy": r"wfa|fa|meanfa",
-    "streamline counts": r"sc|counts?|n?streamlines?|nos|sift2?|fibers?|structural|struct|tracts?",
+    "structural connectivity": r"sc|dwi|dti|structural|struct|tracts?",
+    "streamline counts": r"counts?|n?streamlines?|nos|sift2?|fibers?",
     "streamline lengths": r"lengths?|meanlength|edgelengths?|tractlengths?",
     "diffusivity": r"md|rd|ad|adc",
     "volumes of tracts": r"volumes?|vol",

@@ -19,7 +19,19 @@ from nerve.data.readers.matrices import infer_values
 from nerve.data.readers.opening import TEXT, files_below, is_data
 from nerve.data.readers.regions import Regions
 
-DATA_ENDINGS = (*TEXT, ".npy", ".npz", ".mat", ".h5", ".hdf5", ".nii", ".nii.gz")
+DATA_ENDINGS = (
+    *TEXT,
+    ".npy",
+    ".npz",
+    ".mat",
+    ".h5",
+    ".hdf5",
+    ".nii",
+    ".nii.gz",
+    ".netcc",
+    ".gii",
+    ".zip",
+)
 
 
 @dataclass(frozen=True)
