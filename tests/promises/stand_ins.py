@@ -74,10 +74,14 @@ def _ids(folder, name="ids.txt"):
 
 def _xcpd(folder, series=False):
     labels = formats.four_s_labels(400)
+    # the networks must show in the group mean, or `nerve check` says not usable
+    cortex = nerve.simulate_cohort(len(NAMES), "schaefer400-7", timepoints=150, seed=0)
     for seed, name in enumerate(NAMES):
-        more = {"series": formats.random_series(60, len(labels), seed)} if series else {}
+        below = np.random.default_rng(seed).normal(size=(150, len(labels) - 400))
+        signals = np.column_stack([cortex.timeseries[seed], below])
+        more = {"series": signals} if series else {}
         formats.write_xcpd(
-            folder, name, labels, matrix=_fc(len(labels), seed), atlas="4S456Parcels", **more
+            folder, name, labels, matrix=np.corrcoef(signals.T), atlas="4S456Parcels", **more
         )
 
 

@@ -154,6 +154,18 @@ def test_a_header_that_counts_from_0_is_not_read_as_codes_from_1(tmp_path):
     np.testing.assert_allclose(cohort.connectivity, np.stack(matrices()), atol=1e-6)
 
 
+def test_codes_that_nobody_knows_are_not_called_missing_labels(tmp_path, regions):
+    tables = [pd.DataFrame(matrix, columns=CODES) for matrix in matrices()]
+    source = write(tmp_path / "in", tables)
+    lines = {line.topic: line for line in preview(source, order=regions).lines}
+    assert lines["labels"].decision.startswith("codes or counts in the files (2001, 2002, 2101")
+    assert "the files have no labels" not in lines["labels"].evidence
+    bare = write(tmp_path / "bare", matrices(), header=False)
+    lines = {line.topic: line for line in preview(bare, order=regions).lines}
+    assert lines["labels"].decision.startswith("not in the files")
+    assert "the files have no labels" in lines["labels"].evidence
+
+
 @pytest.mark.slow
 def test_codes_of_a_built_in_atlas_name_the_columns(tmp_path):
     atlas = nerve.load_parcellation("aal90")

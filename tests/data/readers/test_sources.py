@@ -424,6 +424,27 @@ def test_a_zip_that_unpacks_to_too_much_is_left_out(tmp_path, regions):
     assert "bytes unpack to 200,000,000 or more" in refused
 
 
+@pytest.mark.parametrize("unit", ["r", "z statistics"])
+def test_netmats_of_fslnets_by_measure(tmp_path, regions, unit):
+    """One text row of R x R values per participant, with an empty diagonal."""
+    off = 1 - np.eye(N)
+    partial = np.stack([-np.linalg.inv(matrix) for matrix in FC])
+    scale = np.sqrt(np.einsum("nii->ni", -partial))
+    partial = partial / scale[:, :, None] / scale[:, None] * off
+    (tmp_path / "in").mkdir()
+    values = partial if unit == "r" else 30 * np.arctanh(partial)
+    np.savetxt(tmp_path / "in" / "netmats2.txt", values.reshape(3, -1), "%.8f")
+    (tmp_path / "ids.txt").write_text("\n".join(IDS))
+    words = ["--ids", str(tmp_path / "ids.txt"), "--measure"]
+    cohort = ingest(tmp_path / "in", tmp_path / "out", regions, *words, "partial")
+    if unit == "r":
+        expect(cohort, partial + np.eye(N), measure="partial", match="stated")
+        return
+    assert "--measure NAME" in cohort
+    cohort = ingest(tmp_path / "in", tmp_path / "out", regions, *words, "other")
+    expect(cohort, values, measure="other", match="stated")
+
+
 # ---- dynamic FC, surfaces
 
 
@@ -434,13 +455,18 @@ def test_windows_of_gift_are_refused_and_their_mean_is_read(tmp_path, regions):
     for number, matrix in enumerate(FC):
         windows = np.tile(matrix[upper], (50, 1))
         name = f"run_dfnc_sub_{number + 1:03d}_sess_001_results.mat"
-        savemat(tmp_path / "in" / name, {"FNCdyn": windows})
+        savemat(tmp_path / "in" / name, {"FNCdyn": windows, "static": matrix})
         savemat(tmp_path / "mean" / f"S{number + 1}.mat", {"fc": windows.mean(axis=0)[None]})
     refused = ingest(tmp_path / "in", tmp_path / "out", regions)
     assert "FNCdyn holds 50 windows of one scan (dynamic FC)" in refused
     assert "fc = mean(FNCdyn, 1)" in refused
     cohort = ingest(tmp_path / "mean", tmp_path / "out", regions, "--unfolding", "upper")
     expect(cohort, FC, match="stated")
+    assert "name another array of the file with --variable" in refused
+    pattern = r"sub_(?P<id>\d+)"
+    words = ["--variable", "static", "--id-pattern", pattern]
+    cohort = ingest(tmp_path / "in", tmp_path / "static", regions, *words)
+    expect(cohort, FC, ["001", "002", "003"], match="stated")
 
 
 @pytest.mark.slow

@@ -37,11 +37,15 @@ class Regions:  # numpydoc ignore=PR02
         How it is known which region a row is: from its label; from what the user or the file's name
         states; or, not confirmed, only because there are as many rows as the parcellation has
         regions.
+    unknown_labels : tuple of str
+        Labels of the files that name no region of the parcellation: they count, or are codes that
+        its table does not list.
     """
 
     target: Parcellation
     order: Parcellation
     match: str = "label"
+    unknown_labels: tuple[str, ...] = ()
 
     def positions(
         self, n_regions: int, labels: tuple[str, ...] | None, where: object
@@ -146,7 +150,10 @@ def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regio
         match = "label"
     if data.stated:
         match = "stated"
-    notes = [_match_note(match, order, target)]
+    unknown_labels: tuple[str, ...] = ()
+    if labels is not None and match != "label" and not data.stated:
+        unknown_labels = labels
+    notes = [_match_note(match, order, target, unknown_labels)]
 
     # regions of the file that the parcellation does not have
     known = set(regions_of_file.positions_of(target).tolist())
@@ -162,19 +169,22 @@ def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regio
             f"{n_outside} that {target.name} does not have: left out ({listed(outside, 3)}); "
             "--outside keep keeps them as a network of their own"
         )
-    return Regions(target, order, match), notes
+    return Regions(target, order, match, unknown_labels), notes
 
 
-def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
+def _match_note(
+    match: str, order: Parcellation, target: Parcellation, unknown_labels: tuple[str, ...]
+) -> str:
     if match == "label":
         return f"regions in the order of {target.name}, matched by label"
+    lack = "the files have no labels"
+    if unknown_labels:
+        shown = listed(unknown_labels, most=3)
+        lack = f"the labels of the files ({shown}) only count, or are codes that are not known"
     if match == "stated":
-        return (
-            f"the files have no labels and are read as {order.name}; "
-            f"regions in the order of {target.name}"
-        )
+        return f"{lack}, and are read as {order.name}; regions in the order of {target.name}"
     return (
-        f"{WARNING} the files have no labels, and were taken for {order.name} only because they "
+        f"{WARNING} {lack}, and were taken for {order.name} only because they "
         f"have {order.n_regions} regions: not confirmed. If that is what they are, "
         f"say --order {order.name}."
     )
