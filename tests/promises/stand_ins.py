@@ -1,5 +1,7 @@
 """Small stand-ins for everything that documented commands read: cohorts, derivatives, tables."""
 
+from functools import lru_cache
+
 import h5py
 import numpy as np
 import pandas as pd
@@ -30,8 +32,13 @@ def cohorts(folder, names, parcellation=SOME, n=24):
         made.save(folder / name)
 
 
+@lru_cache(maxsize=16)
 def _fc(n_regions, seed):
-    return formats.random_fc(n_regions, seed)
+    """FC of one participant; of Schaefer's parcels with networks, which `nerve check` asks for."""
+    if n_regions not in (100, 200, 400):
+        return formats.random_fc(n_regions, seed)
+    made = nerve.simulate_cohort(1, f"schaefer{n_regions}-17", timepoints=150, seed=seed)
+    return np.asarray(made.connectivity[0], float)
 
 
 def _each(folder, write, names=NAMES, n_regions=400):
