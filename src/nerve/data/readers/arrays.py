@@ -31,7 +31,6 @@ from nerve.data.readers.nested import (
 )
 from nerve.data.readers.opening import MENDING, explained_errors, keep_latest, require_file
 
-__all__ = ["own_dataset", "refuse_giant"]
 Shapes = dict[str, tuple[int, ...]]
 _NUMERIC = (
     "double",

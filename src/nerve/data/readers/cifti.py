@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from nerve._utils.errors import problem
-from nerve.data.readers.arrays import refuse_giant
 from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import (
     BidsName,
@@ -23,6 +22,7 @@ from nerve.data.readers.derivatives import (
     version_of,
 )
 from nerve.data.readers.names import path_below
+from nerve.data.readers.nested import refuse_giant
 from nerve.data.readers.opening import explained_errors, files_below, require_file
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"

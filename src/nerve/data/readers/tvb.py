@@ -72,5 +72,5 @@ def _member(path: Path, *names: str) -> str:
 
 
 def _centres_beside(path: Path) -> Path | None:
-    found = [path.with_name(name) for name in CENTRES if path.with_name(name).is_file()]
-    return found[0] if found else None
+    beside = [path.with_name(name) for name in CENTRES]
+    return next((centres for centres in beside if centres.is_file()), None)
