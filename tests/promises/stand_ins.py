@@ -1,5 +1,8 @@
 """Small stand-ins for everything that documented commands read: cohorts, derivatives, tables."""
 
+from functools import lru_cache
+
+import h5py
 import numpy as np
 import pandas as pd
 from scipy.io import savemat
@@ -29,27 +32,13 @@ def cohorts(folder, names, parcellation=SOME, n=24):
         made.save(folder / name)
 
 
-def _fc(n_regions, seed, labels=None):
-    """FC; of 400 regions or of given labels, with networks that show, as `nerve check` demands."""
-    if labels is None and n_regions == 400:
-        labels = LABELS
-    if labels is None:
+@lru_cache(maxsize=16)
+def _fc(n_regions, seed):
+    """FC of one participant; of Schaefer's parcels with networks, which `nerve check` asks for."""
+    if n_regions not in (100, 200, 400):
         return formats.random_fc(n_regions, seed)
-    return np.corrcoef(_series(labels, seed).T)
-
-
-def _series(labels, seed):
-    """(200, regions): regions of one network share a signal."""
-    networks = np.unique([_network(label) for label in labels], return_inverse=True)[1]
-    rng = np.random.default_rng(seed)
-    signals = rng.normal(size=(200, networks.max() + 1))
-    return signals[:, networks] + 1.5 * rng.normal(size=(200, len(labels)))
-
-
-def _network(label):
-    """Vis of LH_Vis_1 and 17Networks_LH_Vis_1; any other label is a network of its own."""
-    words = label.removeprefix("17Networks_").split("_")
-    return words[1] if words[0] in ("LH", "RH") else label
+    made = nerve.simulate_cohort(1, f"schaefer{n_regions}-17", timepoints=150, seed=seed)
+    return np.asarray(made.connectivity[0], float)
 
 
 def _each(folder, write, names=NAMES, n_regions=400):
@@ -92,10 +81,14 @@ def _ids(folder, name="ids.txt"):
 
 def _xcpd(folder, series=False):
     labels = formats.four_s_labels(400)
+    # the networks must show in the group mean, or `nerve check` says not usable
+    cortex = nerve.simulate_cohort(len(NAMES), "schaefer400-7", timepoints=150, seed=0)
     for seed, name in enumerate(NAMES):
-        more = {"series": _series(labels, seed)} if series else {}
+        below = np.random.default_rng(seed).normal(size=(150, len(labels) - 400))
+        signals = np.column_stack([cortex.timeseries[seed], below])
+        more = {"series": signals} if series else {}
         formats.write_xcpd(
-            folder, name, labels, matrix=_fc(len(labels), seed, labels), atlas="4S456Parcels", **more
+            folder, name, labels, matrix=np.corrcoef(signals.T), atlas="4S456Parcels", **more
         )
 
 
@@ -147,8 +140,94 @@ def conn(folder):
     for i in range(3):
         one = {"Z": z[..., i], "names": names, "names2": names}
         savemat(place / f"resultsROI_Subject00{i + 1}_Condition001.mat", one)
+    series = folder / "conn_project/results/preprocessing"
+    series.mkdir()
+    for i in range(3):
+        path = series / f"ROI_Subject00{i + 1}_Condition000.mat"
+        formats.write_conn_series(path, regions, formats.random_series(40, 12, i))
     _atlas(folder / "atlas.tsv", regions)
     _ids(folder)
+
+
+REGIONS = [f"roi{letter}" for letter in "abcdefghijkl"]
+
+
+def _counts(seed):
+    upper = np.triu(np.random.default_rng(seed).integers(0, 900, (12, 12)), 1)
+    return (upper + upper.T).astype(float)
+
+
+def afni(folder):
+    _atlas(folder / "atlas.tsv", REGIONS)
+    for seed, name in enumerate(NAMES):
+        matrices = {"CC": _fc(12, seed), "PC": _fc(12, seed)}
+        formats.write_netcc(folder / "netcorr" / f"{name}_000.netcc", REGIONS, matrices)
+
+
+def micapipe(folder):
+    _atlas(folder / "nodes.tsv", REGIONS)
+    for seed, name in enumerate(NAMES):
+        base = folder / "micapipe" / f"sub-{name}" / f"sub-{name}_atlas-own"
+        formats.write_gifti(_gifti_path(base, "_desc-FC"), np.triu(_fc(12, seed)))
+        formats.write_gifti(_gifti_path(base, "_full-connectome"), np.triu(_counts(seed)))
+        series = formats.random_series(40, 12, seed)
+        formats.write_gifti(_gifti_path(base, "_desc-timeseries"), series)
+
+
+def _gifti_path(base, words):
+    return base.with_name(f"{base.name}{words}.shape.gii")
+
+
+def connectomes(folder):
+    _atlas(folder / "atlas.tsv", REGIONS)
+    for place in ("tvb", "mrtrix"):
+        (folder / place).mkdir()
+    for seed, name in enumerate(NAMES):
+        counts = _counts(seed)
+        path = folder / "dsi_studio" / f"{name}.tt.gz.own.count.end.connectivity.mat"
+        formats.write_dsi_studio(path, REGIONS, counts)
+        matrices = {"sift_radius2_count": counts, "radius2_meanlength": counts / 9}
+        path = folder / "qsirecon" / f"sub-{name}" / f"sub-{name}_connectivity.mat"
+        formats.write_qsirecon(path, {"Own": (REGIONS, matrices)})
+        (folder / "probtrackx" / name).mkdir(parents=True)
+        np.savetxt(folder / "probtrackx" / name / "fdt_network_matrix", counts, "%d", "  ")
+        np.savetxt(folder / "probtrackx" / name / "waytotal", np.full(12, 5000), "%d")
+        formats.write_tvb(folder / "tvb" / f"{name}.zip", REGIONS, counts)
+        np.savetxt(folder / "mrtrix" / f"{name}.csv", np.triu(counts), "%d", ",")
+
+
+def inside_files(folder):
+    _atlas(folder / "atlas.tsv", REGIONS)
+    (folder / "structs").mkdir()
+    labels = np.array(REGIONS, dtype=object)[None]
+    for seed, name in enumerate(NAMES):
+        content = {"results": {"rest": _fc(12, seed), "task": np.eye(12)}, "labels": labels}
+        savemat(folder / "structs" / f"{name}.mat", content)
+    with h5py.File(folder / "all.h5", "w") as file:
+        file["fc"] = _stack(12)
+        file["subject_ids"] = np.array(NAMES, dtype=h5py.string_dtype())
+        file["labels"] = np.array(REGIONS, dtype=h5py.string_dtype())
+
+
+def series_table(folder):
+    _atlas(folder / "atlas.tsv", REGIONS)
+    tables = []
+    for seed, name in enumerate(NAMES):
+        table = pd.DataFrame(formats.random_series(40, 12, seed), columns=REGIONS)
+        table.insert(0, "TR", range(40))
+        table.insert(0, "subject", name)
+        tables.append(table)
+    pd.concat(tables).to_csv(folder / "series.csv", index=False)
+
+
+def measures(folder):
+    _atlas(folder / "nodes.tsv", REGIONS)
+    for place in ("partial_netmats", "connectomes"):
+        (folder / place).mkdir()
+    for seed, name in enumerate(NAMES):
+        np.savetxt(folder / "partial_netmats" / f"{name}.csv", _fc(12, seed), "%.8f", ",")
+        upper = np.triu(np.random.default_rng(seed).integers(0, 900, (68, 68)))
+        np.savetxt(folder / "connectomes" / f"{name}.csv", upper, "%d", ",")
 
 
 def cpac(folder):

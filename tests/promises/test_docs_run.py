@@ -16,6 +16,8 @@ from nerve.cli import app, bids
 pytestmark = pytest.mark.slow
 OWN = "docs/howto/bring-your-own-cohort/"
 READERS = {
+    "afni": stand_ins.afni, "connectomes": stand_ins.connectomes, "inside-files": stand_ins.inside_files,
+    "micapipe": stand_ins.micapipe, "series-table": stand_ins.series_table, "measures": stand_ins.measures,
     "abide": stand_ins.abide, "bep017": stand_ins.bep017, "cbig": stand_ins.cbig, "cifti": stand_ins.cifti,
     "conn": stand_ins.conn, "cpac": stand_ins.cpac, "dpabi": stand_ins.dpabi, "edges": stand_ins.edges,
     "fisher-z": stand_ins.fisher_z, "fmriprep": stand_ins.fmriprep, "index": stand_ins.xcpd,

@@ -45,6 +45,8 @@ _NETWORK_COLUMNS = (
     "network_17",
     "network_7",
 )
+# numbers by which an atlas' table lists its regions
+_CODE_COLUMNS = ("code", "codes", "index", "value", "id")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Parcellation:  # numpydoc ignore=PR02
         MNI centres in mm, NaN where unknown.
     name : str
         What the parcellation is called in logs and reports.
+    codes : tuple of str
+        The number of each region in its atlas (AAL's 2001 …), empty where they are not known.
     """
 
     labels: tuple[str, ...]
@@ -70,6 +74,7 @@ class Parcellation:  # numpydoc ignore=PR02
     hemispheres: tuple[str, ...] = field(default=(), compare=False)
     coordinates: Any = field(default=None, compare=False)
     name: str = field(default="custom", compare=False)
+    codes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         labels = tuple(map(printable, self.labels))
@@ -128,7 +133,7 @@ class Parcellation:  # numpydoc ignore=PR02
             if "hemisphere" in table.columns
             else ()
         )
-        return cls(labels, networks, tuple(sides), xyz, name)
+        return cls(labels, networks, tuple(sides), xyz, name, _codes(table))
 
     @property
     def n_regions(self) -> int:
@@ -171,8 +176,9 @@ class Parcellation:  # numpydoc ignore=PR02
         regions = np.asarray(regions, int)
         columns = (self.labels, self.networks, self.hemispheres)
         labels, networks, hemispheres = (tuple(column[i] for i in regions) for column in columns)
+        codes = tuple(self.codes[i] for i in regions) if self.codes else ()
         return Parcellation(
-            labels, networks, hemispheres, self.coordinates[regions], name or self.name
+            labels, networks, hemispheres, self.coordinates[regions], name or self.name, codes
         )
 
     def with_outside(self, labels: Sequence[str]) -> Parcellation:
@@ -371,6 +377,18 @@ def _hemisphere(label: str) -> str:
         if re.search(rf"(^|[_\W])({words})([_\W]|$)", label):
             return side
     return ""
+
+
+def _codes(table: pd.DataFrame) -> tuple[str, ...]:
+    """The whole numbers of the first column of codes, if each region has one of its own."""
+    column = next((name for name in _CODE_COLUMNS if name in table.columns), None)
+    if column is None:
+        return ()
+    numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(float)
+    is_whole = np.isfinite(numbers) & (numbers % 1 == 0)
+    if not is_whole.all() or len(np.unique(numbers)) < len(numbers):
+        return ()
+    return tuple(f"{number:.0f}" for number in numbers)
 
 
 def _column(table: pd.DataFrame, names: Sequence[str], where: str) -> tuple[str, ...]:

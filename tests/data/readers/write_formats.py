@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
+import h5py
 import nibabel
 import numpy as np
 import pandas as pd
+import scipy.io
 from nibabel import cifti2
 
 from nerve.data.parcellation import load_parcellation
@@ -416,4 +419,106 @@ def write_ukb_bulk(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{person}_{field}_{instance}_0.txt"
     path.write_text("  ".join(f"{value:.8g}" for value in netmat_row(matrix)) + "\n")
+    return path
+
+
+def write_matlab73(path: Path, contents: dict) -> Path:
+    """A file of MATLAB's version 7.3: transposed arrays, structs as groups, cells and words by references.
+
+    Names with dots are fields of structs; a list is a cell array of words or of arrays.
+    """
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, content in contents.items():
+            key = name.replace(".", "/")
+            if not isinstance(content, list):
+                file[key] = np.asarray(content, float).T
+                file[key].attrs["MATLAB_class"] = np.bytes_("double")
+                continue
+            references = []
+            for number, item in enumerate(content):
+                is_word = isinstance(item, str)
+                data = np.array([[ord(c)] for c in item], np.uint16) if is_word else item.T
+                cell = file.create_dataset(f"#refs#/{name}_{number}", data=data)
+                cell.attrs["MATLAB_class"] = np.bytes_("char" if is_word else "double")
+                references.append([cell.ref])
+            file[key] = np.array(references, dtype=h5py.ref_dtype)
+            file[key].attrs["MATLAB_class"] = np.bytes_("cell")
+    with open(path, "r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+def write_netcc(path: Path, labels: list[str], matrices: dict[str, np.ndarray]) -> Path:
+    """Matrices of 3dNetCorr: counts, labels, codes, then a remark above each matrix; without labels, codes alone."""
+    n_regions = len(next(iter(matrices.values())))
+    lines = [
+        f"# {n_regions}  # Number of network ROIs",
+        f"# {len(matrices)}  # Number of netcc matrices",
+    ]
+    if labels:
+        lines += ["# WITH_ROI_LABELS", "\t".join(f" {label:>10} " for label in labels)]
+    lines.append("\t".join(f" {100 + number:10d} " for number in range(n_regions)))
+    for name, matrix in matrices.items():
+        lines.append(f"# {name}")
+        lines += ["\t".join(f"{value:12.6f}" for value in row) for row in matrix]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def write_gifti(path: Path, array: np.ndarray) -> Path:
+    """One array in a GIFTI file, as micapipe writes its matrices."""
+    part = nibabel.gifti.GiftiDataArray(np.asarray(array, np.float32))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nibabel.gifti.GiftiImage(darrays=[part]).to_filename(path)
+    return path
+
+
+def write_conn_series(
+    path: Path, names: list[str], series: np.ndarray, weights: np.ndarray | None = None
+) -> Path:
+    """Time series of CONN: white matter has several columns, each region one."""
+    holder = np.empty((1, series.shape[1] + 1), object)
+    holder[0, 0] = np.random.default_rng(0).normal(size=(len(series), 5))
+    for number in range(series.shape[1]):
+        holder[0, number + 1] = series[:, [number]]
+    content = {"data": holder, "names": np.array(["White Matter", *names], dtype=object)[None]}
+    if weights is not None:
+        weight_cells = np.empty((1, 1), object)
+        weight_cells[0, 0] = weights[:, None]
+        content["conditionweights"] = weight_cells
+    scipy.io.savemat(path, content)
+    return path
+
+
+def write_dsi_studio(path: Path, labels: list[str], matrix: np.ndarray, mark: str = "\n") -> Path:
+    """DSI Studio's `.connectivity.mat`: version 4, with the labels as one text of bytes."""
+    text = np.frombuffer((mark.join(labels) + mark).encode(), np.uint8)[None]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"connectivity": matrix.astype(np.float32), "name": text}
+    scipy.io.savemat(path, content, format="4")
+    return path
+
+
+def write_qsirecon(path: Path, atlases: dict[str, tuple[list[str], dict[str, np.ndarray]]]) -> Path:
+    """QSIRecon's `_connectivity.mat`: the labels and matrices of several atlases."""
+    content = {"command": "recon"}
+    for atlas, (labels, matrices) in atlases.items():
+        content[f"atlas_{atlas}_region_ids"] = np.arange(1, len(labels) + 1)
+        content[f"atlas_{atlas}_region_labels"] = np.array(labels)
+        for measure, matrix in matrices.items():
+            content[f"atlas_{atlas}_{measure}_connectivity"] = matrix
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scipy.io.savemat(path, content, long_field_names=True)
+    return path
+
+
+def write_tvb(path: Path, labels: list[str], matrix: np.ndarray) -> Path:
+    """A zip archive of The Virtual Brain."""
+    centres = [f"{label} {number} 2.5 -3.0" for number, label in enumerate(labels)]
+    with zipfile.ZipFile(path, "w") as archive:
+        rows = [" ".join(f"{value:.6f}" for value in row) for row in matrix]
+        archive.writestr("weights.txt", "\n".join(rows) + "\n")
+        archive.writestr("centres.txt", "\n".join(centres) + "\n")
+        archive.writestr("tract_lengths.txt", "\n".join(rows) + "\n")
     return path

@@ -240,7 +240,7 @@ def _region_match_rows(cohort: Cohort) -> Iterator[Row]:
     match = cohort.notes.get("region_match")
     if match == "size":
         detail = (
-            f"the files have no labels, and {cohort.parcellation.name} was taken for its number of "
+            f"no labels of the files name regions, and {cohort.parcellation.name} was taken for its number of "
             "regions alone. Ingest again with --order NAME to say which atlas it is, in which order."
         )
         yield "region match", "not confirmed", "warning", detail

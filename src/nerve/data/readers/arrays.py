@@ -1,13 +1,13 @@
-"""Arrays of `.npy`, `.npz` and MATLAB's `.mat` files: never unpickled, and one sentence when a file is not one.
+"""Arrays of `.npy`, `.npz`, HDF5 and MATLAB's `.mat` files: never unpickled, and one sentence when a file is not one.
 
-MATLAB's v5 to v7 go through scipy, v7.3 (HDF5, where arrays lie transposed) through h5py.
+MATLAB's v5 to v7 go through scipy, v7.3 (HDF5, where arrays lie transposed) through h5py. What lies inside structs,
+groups and cell arrays is found by `nerve.data.readers.nested`.
 """
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,18 @@ import scipy.io
 from numpy.lib import format as npy
 
 from nerve._utils.archives import refuse_bomb
-from nerve._utils.errors import listed, problem
-from nerve.data.readers.mat5 import refuse_unsound
+from nerve._utils.errors import did_you_mean, listed, problem
+from nerve.data.readers.nested import (
+    HDF5,
+    contents_of_hdf5,
+    contents_of_mat5,
+    dataset_shape,
+    open_matlab,
+    own_dataset,
+    read_cells,
+    refuse_giant,
+    require_own,
+)
 from nerve.data.readers.opening import MENDING, explained_errors, keep_latest, require_file
 
 Shapes = dict[str, tuple[int, ...]]
@@ -33,27 +43,65 @@ _NUMERIC = (
 
 
 def array_shapes(path: Path) -> Shapes:
-    """Names and shapes of the arrays of numbers in a file, as NumPy or MATLAB shows them; a `.npy` has one, unnamed."""
+    """Names and shapes of the arrays of numbers in a file, as NumPy or MATLAB shows them; a `.npy` has one, unnamed.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    dict
+        Name, with the structs or groups above it, → shape. Cells of one shape are a stack.
+    """
     if path.suffix == ".npy":
         return {"": read_array(path).shape}
     if path.suffix == ".npz":
         return _npz_shapes(path)
-    with _matlab(path) as file:
-        if file is None:
+    with open_matlab(path) as file:
+        if file is not None:
+            is_matlab = path.suffix not in HDF5
+            arrays = contents_of_hdf5(file, is_matlab=is_matlab).arrays
             return {
-                name: shape
-                for name, shape, kind in scipy.io.whosmat(path)
-                if kind.startswith(_NUMERIC)
+                name: dataset_shape(file, key, is_matlab=is_matlab) for name, key in arrays.items()
             }
-        own = [name for name in file if _is_own(file, name)]
-        return {
-            name: tuple(reversed(file[name].shape)) for name in own if _holds_numbers(file[name])
+        shapes = {
+            name: shape for name, shape, kind in scipy.io.whosmat(path) if kind.startswith(_NUMERIC)
         }
+        for name, value in contents_of_mat5(path).arrays.items():
+            shapes[name] = np.shape(value)
+        return shapes
 
 
-def _npz_shapes(path: Path) -> Shapes:
-    """From their headers alone; objects are left out."""
-    shapes: Shapes = {}
+def word_lists(path: Path) -> dict[str, tuple[str, ...]]:
+    """The lists of words in a file (labels, ids), by name; of `.npz` also arrays of text.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    dict
+        Name → words.
+    """
+    if path.suffix == ".npy":
+        return {}
+    if path.suffix == ".npz":
+        return {
+            name: tuple(str(word).strip() for word in _read_npz(path, name).ravel())
+            for name, (_, kind) in _npz_members(path).items()
+            if kind in "US"
+        }
+    with open_matlab(path) as file:
+        if file is None:
+            return contents_of_mat5(path).words
+        return contents_of_hdf5(file, is_matlab=path.suffix not in HDF5).words
+
+
+def _npz_members(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and type of the arrays of an archive, from their headers alone; objects are left out."""
+    members: dict[str, tuple[tuple[int, ...], str]] = {}
     with (
         explained_errors(require_file(path), "an .npz archive of arrays"),
         zipfile.ZipFile(path) as archive,
@@ -61,25 +109,46 @@ def _npz_shapes(path: Path) -> Shapes:
         for member in archive.namelist():
             with archive.open(member) as stream:
                 first = npy.read_magic(stream) == (1, 0)
-                shape, _, dtype = (
-                    npy.read_array_header_1_0 if first else npy.read_array_header_2_0
-                )(stream)
+                read_header = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
+                shape, _, dtype = read_header(stream)
             if not dtype.hasobject:
-                shapes[member.removesuffix(".npy")] = shape
-    return shapes
+                members[member.removesuffix(".npy")] = (shape, dtype.kind)
+    return members
+
+
+def _npz_shapes(path: Path) -> Shapes:
+    return {name: shape for name, (shape, kind) in _npz_members(path).items() if kind not in "US"}
+
+
+def _read_npz(path: Path, name: str) -> Any:
+    with explained_errors(require_file(path), "an .npz archive of arrays"):
+        archive = _open_npz(path)
+        for member in archive.zip.infolist():
+            if member.filename in (name, f"{name}.npy"):
+                refuse_bomb(path, path.stat().st_size, member.file_size)
+        return archive[name]
 
 
 def read_array(path: Path, name: str = "") -> np.ndarray:
-    """One array: that of a `.npy`, memory-mapped, or the one of that name. Arrays of objects are pickles: refused."""
-    if path.suffix == ".mat":
-        return _read_mat(path, name)
+    """One array: that of a `.npy`, memory-mapped, or the one of that name.
+
+    Arrays of objects are pickles: refused.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        With the structs or groups above it.
+
+    Returns
+    -------
+    array
+    """
+    if path.suffix == ".npz":
+        return as_numbers(_read_npz(path, name), path)
+    if path.suffix != ".npy":
+        return _read_named(path, name)
     with explained_errors(require_file(path), "an array of numbers"):
-        if path.suffix == ".npz":
-            archive = _open_npz(path)
-            for member in archive.zip.infolist():
-                if member.filename in (name, f"{name}.npy"):
-                    refuse_bomb(path, path.stat().st_size, member.file_size)
-            return as_numbers(archive[name], path)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
             raise problem(path, "it is an archive of arrays", remedy="Name it .npz.")
@@ -87,112 +156,103 @@ def read_array(path: Path, name: str = "") -> np.ndarray:
 
 
 def read_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
-    """One slice along an axis of an array; MATLAB's v7.3 is read only there, other files are read once."""
-    if path.suffix != ".mat" or not h5py.is_hdf5(require_file(path)):
+    """One slice along an axis of an array; of HDF5 only that slice is read, other files are read once.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+    index, axis : int
+
+    Returns
+    -------
+    array
+    """
+    if path.suffix in (".npy", ".npz") or not h5py.is_hdf5(require_file(path)):
         return np.asarray(_whole_array(path, name).take(index, axis))
-    with explained_errors(path, "a whole MATLAB file"):
-        dataset = own_dataset(_open_hdf5(path), name, path, along=axis)
-        backwards = dataset.ndim - 1 - axis  # HDF5 lists MATLAB's column-major axes backwards
-        return as_numbers(dataset[(slice(None),) * backwards + (index,)].T, path)
+    with explained_errors(path, "a whole HDF5 or MATLAB file"):
+        file = _open_hdf5(path)
+        dataset = require_own(file, _key_of(file, name, path), path)
+        if h5py.check_ref_dtype(dataset.dtype) is not None:
+            return np.asarray(_whole_array(path, name).take(index, axis))
+        # MATLAB's column-major axes are listed backwards
+        axis_of_file = dataset.ndim - 1 - axis if path.suffix == ".mat" else axis
+        shape = [*dataset.shape[:axis_of_file], *dataset.shape[axis_of_file + 1 :]]
+        refuse_giant(path, shape, dataset.dtype.itemsize)
+        content = dataset[(slice(None),) * axis_of_file + (index,)]
+        return as_numbers(content.T if path.suffix == ".mat" else content, path)
 
 
 def read_words(path: Path, name: str) -> tuple[str, ...]:
-    """A cell array of words (labels, ids) of a `.mat`, as in CBIG's `struct_names.mat`."""
-    with _matlab(path) as file:
+    """A cell array of words (labels, ids) of a `.mat`, as in CBIG's `struct_names.mat`.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+
+    Returns
+    -------
+    tuple of str
+    """
+    words = word_lists(path)
+    if name not in words:
+        with explained_errors(path, "a list of words"):
+            raise KeyError(name)
+    return words[name]
+
+
+def read_cell_array(path: Path, name: str) -> list[np.ndarray]:
+    """The arrays of a cell array of MATLAB, which may differ in shape.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+
+    Returns
+    -------
+    list of array
+    """
+    with open_matlab(path) as file:
         if file is None:
-            words = np.asarray(
-                scipy.io.loadmat(path, variable_names=[name])[name], dtype=object
-            ).ravel()
-            return tuple(
-                str(np.asarray(word).ravel()[0]).strip() if np.size(word) else "" for word in words
-            )
-        cells = [file[cell] for cell in own_dataset(file, name, path)[()].ravel()]
-        for cell in cells:
-            refuse_giant(path, cell.shape, cell.dtype.itemsize)
-        return tuple("".join(map(chr, np.asarray(cell).ravel())).strip() for cell in cells)
+            return contents_of_mat5(path).cells[name]
+        key = _key_of(file, name, path)
+        require_own(file, key, path)
+        cells = read_cells(file, key, path)
+    if cells is None:
+        raise problem(path, f"{name} is no cell array", expected="a cell per region")
+    return cells
 
 
-def _read_mat(path: Path, name: str) -> np.ndarray:
-    with _matlab(path) as file:
-        if file is not None:
-            array = own_dataset(file, name, path)[
-                ()
-            ].T  # HDF5 lists MATLAB's column-major axes backwards
+def _read_named(path: Path, name: str) -> np.ndarray:
+    """An array of a MATLAB or HDF5 file by its path in it."""
+    with open_matlab(path) as file:
+        if file is None:
+            nested = contents_of_mat5(path).arrays
+            if name in nested:
+                array = np.asarray(nested[name])
+            else:
+                array = scipy.io.loadmat(path, variable_names=[name])[name]
         else:
-            array = scipy.io.loadmat(path, variable_names=[name])[name]
+            key = _key_of(file, name, path)
+            dataset = own_dataset(file, key, path)
+            cells = read_cells(file, key, path)
+            if cells is not None:
+                array = np.asarray(cells)
+            else:
+                array = dataset[()]
+                if path.suffix == ".mat":
+                    array = array.T  # HDF5 lists MATLAB's column-major axes backwards
         if hasattr(array, "toarray"):
             refuse_giant(path, array.shape, 8)
             array = array.toarray()
         return as_numbers(array, path)
 
 
-@contextmanager
-def _matlab(path: Path) -> Iterator[h5py.File | None]:
-    """The HDF5 file of version 7.3; None for an older one, once it is known to be sound.
-
-    The compiled parser of scipy can end the process on a damaged file, so that such a file is refused first.
-    """
-    with explained_errors(require_file(path), "a whole MATLAB file of version 5 to 7.3"):
-        if h5py.is_hdf5(path):
-            with h5py.File(path, "r") as file:
-                yield file
-        else:
-            refuse_unsound(path, path)
-            yield None
-
-
-def _is_own(file: Any, name: str) -> bool:
-    return isinstance(file.get(name, getlink=True), h5py.HardLink)
-
-
-def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> Any:
-    """A dataset whose numbers lie in this file, and no more of them (in a slice `along` an axis, or all) than could.
-
-    HDF5 may link to other files, or keep or compose a dataset's numbers there: to read such a file would be to read
-    whatever file of the user's it names.
-
-    Parameters
-    ----------
-    file : h5py.File
-    name : str
-        Of the dataset.
-    path : Path
-        Of the file, for errors.
-    along : int, optional
-        The axis along which one slice is read at a time.
-
-    Returns
-    -------
-    h5py.Dataset
-    """
-    if not _is_own(file, name):
-        raise problem(
-            path, f"{name!r} is a link to another place", expected="numbers in the file itself"
-        )
-    dataset = file[name]
-    if not hasattr(dataset, "is_virtual") or dataset.is_virtual or dataset.external:
-        raise problem(
-            path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself"
-        )
-    shape = list(dataset.shape)
-    if along is not None and along < len(shape):
-        shape[len(shape) - 1 - along] = 1
-    refuse_giant(path, shape, dataset.dtype.itemsize)
-    return dataset
-
-
-def refuse_giant(path: Path, shape: Any, itemsize: int) -> None:
-    """Refuse an array of more bytes than a file of this size can hold, however it was packed."""
-    refuse_bomb(path, path.stat().st_size, itemsize * int(np.prod(shape, dtype=object)))
-
-
-def _holds_numbers(item: Any) -> bool:
-    """Whether it is an array of numbers to MATLAB too, which keeps objects and functions as numbers with a mark."""
-    if getattr(item, "shape", None) is None or item.dtype.kind not in "fiub":  # a group, or nothing
-        return False
-    kind = item.attrs.get("MATLAB_class", b"double")
-    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
-    return "MATLAB_object_decode" not in item.attrs and kind.startswith(_NUMERIC)
+def _key_of(file: h5py.File, name: str, path: Path) -> str:
+    """The name of a data set, whose groups stand before slashes."""
+    return name.replace(".", "/") if path.suffix == ".mat" and name not in file else name
 
 
 _whole_array = keep_latest(read_array)
@@ -216,21 +276,81 @@ def as_numbers(array: Any, path: Path) -> np.ndarray:
 
 
 def choose_variable(shapes: Shapes, known: Sequence[str], wanted: str | None, path: Path) -> str:
-    """The array to read: the one that the user named, a known name, or the only one there is."""
-    if wanted is not None and wanted not in shapes:
-        expected = f"one of {listed(shapes)}"
-        raise problem(
-            path,
-            f"there is no variable {wanted!r}",
-            expected=expected,
-            remedy="Name it with --variable.",
-        )
-    found = [name for name in (wanted, *known) if name in shapes]
+    """The array to read: the one that the user named, a known name, or the only one there is.
+
+    Parameters
+    ----------
+    shapes : dict
+        Names, with the structs or groups above them, → shapes.
+    known : sequence of str
+        Names of arrays that hold FC or series, the most telling first.
+    wanted : str, optional
+        What the user named.
+    path : Path
+        For errors.
+
+    Returns
+    -------
+    str
+    """
+    if wanted is not None:
+        return named_variable(shapes, wanted, path)
     matrices = [name for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1]
-    if found or len(matrices) == 1:
-        return (found or matrices)[0]
-    held, remedy = (
-        listed(shapes) or "no arrays",
-        "Say which with --variable." if shapes else MENDING,
-    )
+    for name in known:
+        if name in shapes:
+            return name
+    for name in known:
+        inner = [path_in_file for path_in_file in shapes if last_name(path_in_file) == name]
+        if len(inner) == 1:
+            return inner[0]
+        if inner:
+            break
+    if len(matrices) == 1:
+        return matrices[0]
+    held = listed(shapes, most=12) or "no arrays"
+    remedy = "Say which with --variable." if shapes else MENDING
     raise problem(path, f"it holds {held}", expected="one matrix or time series", remedy=remedy)
+
+
+def named_variable(shapes: Shapes, wanted: str, path: Path) -> str:
+    """The array that the user named, with dots or slashes between structs and groups.
+
+    Parameters
+    ----------
+    shapes : dict
+    wanted : str
+    path : Path
+        For errors.
+
+    Returns
+    -------
+    str
+    """
+    for name in shapes:
+        if name.replace("/", ".") == wanted.strip("/").replace("/", "."):
+            return name
+    raise problem(
+        path,
+        f"there is no variable {wanted!r}",
+        expected=f"one of {listed(shapes, most=12)}",
+        remedy=f"Name it with --variable.{did_you_mean(wanted, list(shapes))}",
+    )
+
+
+def last_name(name: str) -> str:
+    """The name of an array without the structs or groups above it, in small letters.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> last_name("results.FC"), last_name("group/fc")
+    ('fc', 'fc')
+    """
+    return name.replace("/", ".").rpartition(".")[2].lower()

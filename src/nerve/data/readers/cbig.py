@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from nerve._utils.errors import NerveError
@@ -16,6 +17,7 @@ from nerve.data.readers.arrays import (
 from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.names import scans_in_file, scans_of_files
 from nerve.data.readers.opening import files_below
+from nerve.data.readers.own_words import own_ids, own_labels
 from nerve.data.readers.unfolding import from_triangle, unfoldings
 
 MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
@@ -45,25 +47,36 @@ class CBIG(Reader):
             None,
         )
         if triangles is not None and len(files) == 1:
-            return scans_in_file(files[0], shapes[triangles][1], options, variable=triangles)
+            n_participants = shapes[triangles][1]
+            ids = own_ids(files[0], n_participants, options)
+            if ids is not None:
+                options = replace(options, ids=ids)
+            return scans_in_file(files[0], n_participants, options, variable=triangles)
         return scans_of_files(files, source, options)
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix as MATLAB shows it."""
         beside = scan.path.parent / f"{_LABELS}.mat"
-        labels = read_words(beside, _LABELS) if beside.is_file() else None
         if scan.key is not None:
             column = read_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
-            return ScanData(matrix=from_triangle(column, "upper", scan.path), labels=labels)
-        name = choose_variable(array_shapes(scan.path), MATRICES, options.variable, scan.path)
-        return ScanData(matrix=read_array(scan.path, name), labels=labels)
+            matrix = from_triangle(column, "upper", scan.path)
+        else:
+            name = choose_variable(array_shapes(scan.path), MATRICES, options.variable, scan.path)
+            matrix = read_array(scan.path, name)
+        if beside.is_file():
+            labels: tuple[str, ...] | None = read_words(beside, _LABELS)
+        else:
+            labels = own_labels(scan.path, len(matrix))
+        return ScanData(matrix=matrix, labels=labels)
 
 
 def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:
     """The arrays of two axes, if one of them is known."""
     try:
         shapes: Shapes = {
-            name: shape for name, shape in array_shapes(path).items() if len(shape) == 2
+            name: shape
+            for name, shape in array_shapes(path).items()
+            if len(shape) == 2 and min(shape) > 1
         }
     except NerveError:  # a damaged file is reported when it is read
         return {}

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from nerve._utils.errors import problem
-from nerve.data.readers.arrays import refuse_giant
 from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import (
     BidsName,
@@ -23,6 +22,7 @@ from nerve.data.readers.derivatives import (
     version_of,
 )
 from nerve.data.readers.names import path_below
+from nerve.data.readers.nested import refuse_giant
 from nerve.data.readers.opening import explained_errors, files_below, require_file
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
@@ -41,7 +41,7 @@ class CIFTI(Reader):
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a file, of one atlas where names tell the atlas."""
         files = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
-        kinds = {kind: [_named(path, source) for path in paths] for kind, paths in files.items()}
+        kinds = {kind: [name_of(path, source) for path in paths] for kind, paths in files.items()}
         kind, chosen, _ = one_version(kinds, options, version_of)
         return of_one_task([name.as_scan(kind) for name in chosen], options)
 
@@ -79,8 +79,19 @@ def load_image(path: Path) -> Any:
         return image
 
 
-def _named(path: Path, source: Path) -> BidsName:
-    """The parts of a BIDS name, or what a name of HCP's says."""
+def name_of(path: Path, source: Path) -> BidsName:
+    """The parts of a BIDS name, or what a name of HCP's says.
+
+    Parameters
+    ----------
+    path : Path
+    source : Path
+        Only names below it count.
+
+    Returns
+    -------
+    BidsName
+    """
     if name := parse_name(path):
         return name
     parts = (path.name, *path_below(path, source).split("/"))

@@ -1,7 +1,8 @@
-"""CONN's first-level results: `resultsROI_Condition001.mat` of all participants, or one file per participant.
+"""CONN: first-level results (`resultsROI_Condition001.mat`, or one per participant) and series (`ROI_Subject001_…`).
 
 `Z` is R × R2 (× participants) of Fisher z, with an empty diagonal; `names` are the R sources and `names2` the R2
-targets, among which the sources are found by name.
+targets, among which the sources are found by name. `ROI_Subject001_Condition001.mat` holds the time series: a cell of
+`data` per name, volumes x 1 for a region and more columns for white matter and the like, which are left out.
 """
 
 from __future__ import annotations
@@ -11,25 +12,36 @@ from pathlib import Path
 
 import numpy as np
 
-from nerve._utils.errors import problem
-from nerve.data.readers.arrays import array_shapes, read_array, read_slice, read_words
+from nerve._utils.errors import NerveError, problem
+from nerve.data.readers.arrays import (
+    array_shapes,
+    read_array,
+    read_cell_array,
+    read_slice,
+    read_words,
+)
 from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import of_one_task
 from nerve.data.readers.names import scans_in_file
 from nerve.data.readers.opening import files_below
 
 _ONE = re.compile(r"resultsROI_(Subject\d+)_(Condition\d+)\.mat")
+_SERIES = re.compile(r"ROI_(Subject\d+)_(?:(Condition\d+)|Session(\d+))\.mat")
 _ALL = re.compile(r"resultsROI_(Condition\d+)\.mat")
 
 
 class CONN(Reader):
-    """ROI-to-ROI matrices of the CONN toolbox."""
+    """ROI-to-ROI matrices and time series of regions of the CONN toolbox."""
 
-    describe = "CONN's resultsROI_Condition001.mat or resultsROI_Subject001_Condition001.mat"
+    describe = "CONN's resultsROI_….mat (matrices) or ROI_Subject001_….mat (time series)"
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The files of single participants where there are any, else the participants of the file of all."""
         files = files_below(source, ".mat")
+        series = _series_scans(files)
+        has_matrices = any(_ONE.fullmatch(path.name) or _ALL.fullmatch(path.name) for path in files)
+        if series and (options.prefers_series or not has_matrices):
+            return of_one_task(series, options)
         single = [(path, found) for path in files if (found := _ONE.fullmatch(path.name))]
         if single:
             return of_one_task(
@@ -42,7 +54,9 @@ class CONN(Reader):
         )
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
-        """Fisher z with the labels of `names`."""
+        """Fisher z with the labels of `names`, or the series of the regions."""
+        if scan.kind == "series":
+            return _read_series(scan)
         sources, targets = read_words(scan.path, "names"), read_words(scan.path, "names2")
         z = (
             read_array(scan.path, "Z")
@@ -63,6 +77,55 @@ class CONN(Reader):
         matrix = np.array(z[:, [targets.index(name) for name in sources]], np.float64)
         np.fill_diagonal(matrix, 0.0)
         return ScanData(matrix=matrix, labels=sources, values="z")
+
+
+def _series_scans(files: list[Path]) -> list[ScanFile]:
+    """The files of time series; `Condition000` is the whole scan and stands for its conditions."""
+    scans = []
+    for path in files:
+        match = _SERIES.fullmatch(path.name)
+        if match:
+            session = match[3] or ""
+            scans.append(ScanFile(match[1], path, "series", session=session, task=match[2] or ""))
+    whole = [scan for scan in scans if scan.task == "Condition000"]
+    return whole or scans
+
+
+def _read_series(scan: ScanFile) -> ScanData:
+    """The series of all regions with one column each; volumes of weight 0 are of other conditions."""
+    names = read_words(scan.path, "names")
+    cells = read_cell_array(scan.path, "data")
+    if len(names) != len(cells):
+        raise problem(scan.path, f"{len(cells)} cells of data for {len(names)} names")
+    volumes = max(map(len, cells), default=0)
+    labels = []
+    columns = []
+    for name, cell in zip(names, cells, strict=True):
+        if cell.shape == (volumes, 1):
+            labels.append(name)
+            columns.append(cell[:, 0])
+    if not columns:
+        raise problem(scan.path, "no cell of data is a series", expected="volumes x 1 for a region")
+    series = np.column_stack(columns).astype(np.float64)
+    notes = []
+    n_others = len(cells) - len(columns)
+    if n_others:
+        notes.append(f"{n_others} of CONN's names have several series each and are left out")
+    weights = _weights(scan.path, volumes)
+    if weights is not None and not weights.all():
+        series = series[weights]
+        notes.append("volumes outside the condition (weight 0) are left out")
+    return ScanData(series=series, labels=tuple(labels), notes=tuple(notes))
+
+
+def _weights(path: Path, volumes: int) -> np.ndarray | None:
+    """Whether each volume belongs to the condition, where the file says so."""
+    try:
+        first = read_cell_array(path, "conditionweights")[0]
+    except (NerveError, KeyError):
+        return None
+    weights = np.ravel(first)
+    return weights > 0 if len(weights) == volumes else None
 
 
 def _people(path: Path, task: str, options: Options) -> list[ScanFile]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import h5py
 
-from nerve.data.readers.arrays import as_numbers, own_dataset
+from nerve.data.readers.arrays import as_numbers
 from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import (
     BidsName,
@@ -21,6 +21,7 @@ from nerve.data.readers.derivatives import (
     parse_name,
     version_of,
 )
+from nerve.data.readers.nested import own_dataset
 from nerve.data.readers.opening import explained_errors, files_below, require_file
 
 _KINDS = {"connectome": "fc", "timeseries": "series"}

@@ -29,6 +29,8 @@ _MATRIX, _COMPRESSED = 14, 15
 _DATA_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
 _NUMERIC_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
 _SPARSE, _NUMERIC_CLASSES = 5, range(6, 16)
+# code of a data type of version 4 → bytes per number
+_BYTES_OF_VERSION_4 = {0: 8, 1: 4, 2: 4, 3: 2, 4: 2, 5: 1}
 _HANDLES = (16, 17)  # functions and opaque objects
 _DEEPEST = 20  # cells within cells
 
@@ -39,6 +41,8 @@ def refuse_unsound(source: Path | bytes, where: object) -> None:
         data = (
             memoryview(source) if isinstance(source, bytes) else np.memmap(source, mode="r").data
         )  # may be gigabytes
+        if _check_version_4(data, where):
+            return
         order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:_HEADER]), "")
         _require(order != "")
         for kind, content in _elements(data[_HEADER:], order, top=True):
@@ -52,6 +56,26 @@ def refuse_unsound(source: Path | bytes, where: object) -> None:
         raise problem(
             where, found, expected="a whole file", remedy="Copy or save it again."
         ) from error
+
+
+def _check_version_4(data: memoryview, where: object) -> bool:
+    """Whether the bytes are of version 4 (as DSI Studio writes it), whose arrays all fit into them.
+
+    Each array: type, rows, columns, whether complex, length of the name (4 bytes each), name, data.
+    """
+    if len(data) < 20 or bytes(data[:4]).count(0) == 0:
+        return False
+    order = "<" if struct.unpack_from("<I", data)[0] < 5000 else ">"
+    at = 0
+    while at < len(data):
+        _require(at + 20 <= len(data))
+        kind, rows, columns, is_complex, n_name = struct.unpack_from(order + "5i", data, at)
+        size = _BYTES_OF_VERSION_4.get(kind // 10 % 10)
+        _require(0 <= kind < 5000 and size is not None and is_complex in (0, 1))
+        _require(min(rows, columns) >= 0 and 0 < n_name < 1000)
+        at += 20 + n_name + rows * columns * (size or 1) * (1 + is_complex)
+        _require(at <= len(data))
+    return True
 
 
 def _require(sound: bool) -> None:

@@ -19,7 +19,7 @@ from nerve.data.readers.base import Options, Probes, ScanData
 TOLERANCE = 1e-3
 # share of the trace: what rounding to two digits may put into eigenvalues below zero
 MOST_NEGATIVE = 0.03
-LARGEST_Z = 10.0  # larger values are no Fisher z: r would be 1 to eight digits
+LARGEST_Z = 5.0  # larger values are z statistics, no Fisher z: r would be .9999
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
 

@@ -38,7 +38,9 @@ _OCCASION = re.compile(
     r"|lr|rl|ap|pa)",
     re.IGNORECASE,
 )
-_ENDING = re.compile(r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5)(\.gz)?$", re.IGNORECASE)
+_ENDING = re.compile(
+    r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5|netcc|shape\.gii|func\.gii)(\.gz)?$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)

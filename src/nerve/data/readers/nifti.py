@@ -18,7 +18,7 @@ import pandas as pd
 from nerve._utils.errors import NerveError, listed, problem
 from nerve._utils.files import read_json
 from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
-from nerve.data.readers.cifti import WHOLE, load_image
+from nerve.data.readers.cifti import WHOLE, load_image, name_of
 from nerve.data.readers.confounds import Denoising, clean_series, read_confounds, regressors
 from nerve.data.readers.derivatives import BidsName, by_scan, of_one_task, parse_names
 from nerve.data.readers.opening import explained_errors, files_below, keep_latest, require_file
@@ -45,6 +45,10 @@ class NIfTI(Reader):
             SURFACE_LABELS
         )
         images = [name for name in names if _is_image(name, surface)]
+        if surface:  # HCP's names are not those of BIDS
+            bids = {name.path for name in names}
+            paths = [path for path in files_below(source, SURFACES) if path not in bids]
+            images += [name_of(path, source) for path in paths]
         if not images:
             return []
         _check_needs(options)

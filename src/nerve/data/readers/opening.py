@@ -31,11 +31,13 @@ _REMEDIES = {
     ".pkl": "A pickle is never opened: save plain numbers with numpy.save.",
     ".pickle": "A pickle is never opened: save plain numbers with numpy.save.",
     ".pt": "A pickle is never opened: save plain numbers with numpy.save.",
-    ".zip": "Unpack it first.",
+    ".zip": "Unpack it first: only text files (.csv, .tsv, .txt) are read inside an archive.",
     ".gz": "Unpack it first.",
+    ".tgz": "Unpack it first.",
     ".tar": "Unpack it first.",
     ".7z": "Unpack it first.",
     ".dcm": "DICOM images are preprocessed first, by fMRIPrep for example.",
+    ".dtseries.nii": "Series of vertices need --atlas-image FILE.dlabel.nii.",
     ".nii": "Images of voxels need --atlas-image FILE and names as fMRIPrep gives them.",
     ".nii.gz": "Images of voxels need --atlas-image FILE and names as fMRIPrep gives them.",
     ".xlsx": "Save each sheet as .csv.",
@@ -93,7 +95,10 @@ def describe_seen(source: Path) -> tuple[str, str]:
     """
     endings: Counter[str] = Counter()
     for path in files_below(source):
-        ending = ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix
+        ending = path.suffix
+        for double in (".nii.gz", ".dtseries.nii"):
+            if path.name.endswith(double):
+                ending = double
         endings[ending or "without an ending"] += 1
     if not endings:
         return "no files at all", "Name the folder that holds the matrices or time series."

@@ -1,4 +1,4 @@
-"""Plain arrays: one file per participant (`.npy .npz .csv .tsv .txt .mat`), or one array of all."""
+"""Plain arrays: one file per participant (`.npy .npz .csv .tsv .txt .mat .h5`), or one array of all."""
 
 from __future__ import annotations
 
@@ -7,20 +7,32 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nerve._utils.errors import NerveError, problem
-from nerve.data.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice
+from nerve.data.readers.arrays import (
+    Shapes,
+    array_shapes,
+    choose_variable,
+    last_name,
+    named_variable,
+    read_array,
+    read_slice,
+)
 from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.matrices import TOLERANCE, is_symmetric
+from nerve.data.readers.modalities import refuse_several_measures
 from nerve.data.readers.names import scan_of_file, scans_in_file, scans_of_files
+from nerve.data.readers.nested import HDF5
 from nerve.data.readers.opening import TEXT, files_below, is_data, keep_latest
+from nerve.data.readers.own_words import own_ids, own_labels
+from nerve.data.readers.regions import known_codes
 from nerve.data.readers.text import Numbers, read_numbers
 from nerve.data.readers.unfolding import Unfolding, expected_sizes, find_unfolding, unfoldings
 
-ENDINGS = (*TEXT, ".npy", ".npz", ".mat")
+ENDINGS = (*TEXT, ".npy", ".npz", ".mat", *HDF5)
 NAMES = (
     "fc",
     "connectivity",
@@ -56,7 +68,7 @@ class Plain(Reader):
     """
 
     describe = "plain arrays (npy, npz, csv, tsv, mat), one per participant or one for all"
-    uses = ("variable", "unfolding", "header", "index")
+    uses: ClassVar[tuple[str, ...]] = ("variable", "unfolding", "header", "index")
     fallback = True
 
     def __init__(self) -> None:
@@ -71,7 +83,7 @@ class Plain(Reader):
         data = [path for path in files_below(source, *ENDINGS) if is_data(path)]
         # arrays before MATLAB's before text, since lists and scores lie beside data as text
         of_one_type: list[Path] = []
-        for ending in (".npy", ".npz", ".mat", TEXT):
+        for ending in (".npy", ".npz", ".mat", HDF5, TEXT):
             of_one_type = [path for path in data if path.name.endswith(ending)]
             if of_one_type:
                 break
@@ -80,12 +92,13 @@ class Plain(Reader):
         for path in data:
             if path not in files_that_are_read and path not in left_out:
                 left_out[path] = "another type of file is read"
+        refuse_several_measures(files, source, options)
         others = [ScanFile("", path, left_out=reason) for path, reason in left_out.items()]
-        return self._decide_content(_scans(files, source, options), options) + others
+        return self.decide_content(_scans(files, source, options), options) + others
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The array, as a matrix or, with volumes along the first axis, as a time series."""
-        numbers = self._probes.pop(scan.entry, None) or _load(scan, options)
+        numbers = self._probes.pop(scan.entry, None) or self.load(scan, options)
         array = numbers.values
         values = scan.extra.get("values")
         content = _content_of_array(array)
@@ -94,7 +107,13 @@ class Plain(Reader):
             if unfolding is None:
                 unfolding = find_unfolding([array], options, scan.path)
             matrix = unfolding.matrix(array, scan.path)
-            return ScanData(matrix=matrix, values=values, notes=(f"vectors are {unfolding}",))
+            return ScanData(
+                matrix=matrix,
+                labels=_own_labels(scan, len(matrix)),
+                values=values,
+                notes=(f"vectors are {unfolding}",),
+                header=numbers.header,
+            )
         if options.data != "auto":
             content = options.data
         elif scan.kind:
@@ -105,15 +124,32 @@ class Plain(Reader):
             labels = columns
             if columns_only_count and numbers.rows is not None:
                 labels = numbers.rows
-            return ScanData(matrix=array, labels=labels, values=values)
+            labels = labels or _own_labels(scan, len(array) if array.ndim else 0)
+            return ScanData(matrix=array, labels=labels, values=values, header=numbers.header)
         series, labels = _volumes_first(numbers, options)
-        return ScanData(series=series, labels=labels)
+        labels = labels or _own_labels(scan, series.shape[-1])
+        return ScanData(series=series, labels=labels, header=numbers.header)
 
-    def _decide_content(self, scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
-        """Decide from the first scans whether all are matrices or series, and how vectors unfold."""
+    def load(self, scan: ScanFile, options: Options) -> Numbers:
+        """The numbers of one scan."""
+        return _load(scan, options)
+
+    def decide_content(self, scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
+        """Decide from the first scans whether all are matrices or series, and how vectors unfold.
+
+        Parameters
+        ----------
+        scans : sequence of ScanFile
+        options : Options
+
+        Returns
+        -------
+        list of ScanFile
+            With their kind.
+        """
         for scan in scans[:N_PROBES]:
             with suppress(NerveError):  # reported when it is read
-                self._probes[scan.entry] = _load(scan, options)
+                self._probes[scan.entry] = self.load(scan, options)
         arrays = [numbers.values for numbers in self._probes.values()]
         if not arrays:
             return list(scans)
@@ -188,14 +224,15 @@ def _scans_in(path: Path, source: Path, options: Options, *, alone: bool) -> lis
             named = _named_rows(path, options)
             if named:
                 return named
-        shapes = {"": _whole_text(path).values.shape} if is_text else array_shapes(path)
-        matrices = [name for name, shape in shapes.items() if len(shape) == 2]
-        is_archive = path.suffix == ".npz" and options.variable not in shapes
-        if is_archive and len(matrices) > 1 and not set(matrices) & set(NAMES):
-            # an array of each participant under their id
-            session = scan_of_file(path, source).session
-            return [ScanFile(name, path, session=session, key=name) for name in matrices]
-        name = _stack_name(shapes, options, flat=alone and path.suffix != ".npz")
+        if is_text:
+            shapes = {"": _text(path, options).values.shape}
+        else:
+            shapes = array_shapes(path)
+        if options.variable is None and path.suffix in (".npz", *HDF5):
+            archive = _archive_scans(path, source, shapes)
+            if archive:
+                return archive
+        name = _stack_name(shapes, options, path, flat=alone and path.suffix != ".npz")
         if name is None:
             return []
         axis = _participant_axis(path, name, shapes[name], options)
@@ -203,7 +240,30 @@ def _scans_in(path: Path, source: Path, options: Options, *, alone: bool) -> lis
         return []
     if axis is None:
         return []
-    return scans_in_file(path, shapes[name][axis], options, axis=axis, variable=name)
+    n_participants = shapes[name][axis]
+    ids = None if is_text else own_ids(path, n_participants, options)
+    if ids is not None:
+        options = replace(options, ids=ids)
+    return scans_in_file(path, n_participants, options, axis=axis, variable=name)
+
+
+def _archive_scans(path: Path, source: Path, shapes: Shapes) -> list[ScanFile]:
+    """An array of each participant under their id, or in a group of HDF5 that has the id's name."""
+    matrices = [name for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1]
+    if len(matrices) < 2:
+        return []
+    groups = [name.rpartition("/")[0] for name in matrices]
+    if all(groups) and len({last_name(name) for name in matrices}) == 1:
+        scans = []
+        for name, group in zip(matrices, groups, strict=True):
+            scan = scan_of_file(Path(f"{group}.h5"), Path())
+            participant = scan.participant if "sub-" in group else group.rpartition("/")[2]
+            scans.append(replace(scan, participant=participant, path=path, key=name))
+        return scans
+    if any(groups) or {last_name(name) for name in matrices} & set(NAMES):
+        return []
+    session = scan_of_file(path, source).session
+    return [ScanFile(name, path, session=session, key=name) for name in matrices]
 
 
 def _named_rows(path: Path, options: Options) -> list[ScanFile]:
@@ -211,7 +271,7 @@ def _named_rows(path: Path, options: Options) -> list[ScanFile]:
 
     The first number of a row is its id where only then the others fit.
     """
-    numbers = _whole_text(path)
+    numbers = _text(path, options)
     sizes = expected_sizes(options)
     n_rows, n_values = numbers.values.shape
     ids = None if numbers.columns else numbers.rows
@@ -228,7 +288,7 @@ def _named_rows(path: Path, options: Options) -> list[ScanFile]:
     return scans_in_file(path, n_rows, options, axis=0, variable="", skip=skip)
 
 
-def _stack_name(shapes: Shapes, options: Options, *, flat: bool) -> str | None:
+def _stack_name(shapes: Shapes, options: Options, path: Path, *, flat: bool) -> str | None:
     """The array that may hold many participants.
 
     It is the one that the user named, one of three axes or, if `flat`, the only one of two axes.
@@ -240,9 +300,11 @@ def _stack_name(shapes: Shapes, options: Options, *, flat: bool) -> str | None:
             if len(shape) == 2 and (not name or min(shape) > 1):
                 tables.append(name)
     if options.variable is not None:
-        return options.variable if options.variable in {*stacks, *tables} else None
+        name = named_variable(shapes, options.variable, path)
+        return name if name in {*stacks, *tables} else None
     if stacks:
-        return stacks[0]
+        known = [name for name in stacks if last_name(name) in NAMES]
+        return (known or stacks)[0]
     return tables[0] if len(tables) == 1 else None
 
 
@@ -256,7 +318,7 @@ def _participant_axis(
     if len(shape) == 3:
         for axis in (0, 2):
             others = {*shape[:axis], *shape[axis + 1 :]}
-            if len(others) == 1 and is_symmetric(_slice(path, name, 0, axis)):
+            if len(others) == 1 and is_symmetric(_slice(path, name, 0, axis, options)):
                 axes.append(axis)
         if not axes:  # time series
             axes = [0, 2]
@@ -273,10 +335,10 @@ def _participant_axis(
     return axes[0] if axes else None
 
 
-def _slice(path: Path, variable: str, index: int, axis: int) -> np.ndarray:
+def _slice(path: Path, variable: str, index: int, axis: int, options: Options) -> np.ndarray:
     """What one participant has of the array of all."""
     if path.name.endswith(TEXT):
-        return _whole_text(path).values.take(index, axis)
+        return _text(path, options).values.take(index, axis)
     return read_slice(path, variable, index, axis)
 
 
@@ -295,10 +357,10 @@ def _load(scan: ScanFile, options: Options) -> Numbers:
     if isinstance(scan.key, str):
         return Numbers(read_array(path, scan.key))
     if scan.key is not None:
-        array = _slice(path, scan.extra["variable"], scan.key, scan.extra["axis"])
+        array = _slice(path, scan.extra["variable"], scan.key, scan.extra["axis"], options)
         return Numbers(array[scan.extra.get("skip", 0) :])
     if path.name.endswith(TEXT):
-        return _whole_text(path)
+        return _text(path, options)
     name = ""
     if path.suffix != ".npy":
         name = choose_variable(array_shapes(path), NAMES, options.variable, path)
@@ -306,6 +368,18 @@ def _load(scan: ScanFile, options: Options) -> Numbers:
 
 
 _whole_text = keep_latest(read_numbers)
+
+
+def _own_labels(scan: ScanFile, n_regions: int) -> tuple[str, ...] | None:
+    """The labels that a file of arrays holds beside them."""
+    if scan.path.name.endswith((*TEXT, ".npy")):
+        return None
+    return own_labels(scan.path, n_regions)
+
+
+def _text(path: Path, options: Options) -> Numbers:
+    """The numbers of a text, with the header and index that the user names."""
+    return _whole_text(path, options.header, options.index, known_codes(options.rows))
 
 
 def _volumes_first(numbers: Numbers, options: Options) -> tuple[np.ndarray, tuple[str, ...] | None]:

@@ -19,7 +19,19 @@ from nerve.data.readers.matrices import infer_values
 from nerve.data.readers.opening import TEXT, files_below, is_data
 from nerve.data.readers.regions import Regions
 
-DATA_ENDINGS = (*TEXT, ".npy", ".npz", ".mat", ".h5", ".hdf5", ".nii", ".nii.gz")
+DATA_ENDINGS = (
+    *TEXT,
+    ".npy",
+    ".npz",
+    ".mat",
+    ".h5",
+    ".hdf5",
+    ".nii",
+    ".nii.gz",
+    ".netcc",
+    ".gii",
+    ".zip",
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,11 @@ def state_labels(regions: Regions | None, notes: Sequence[str]) -> PlanLine:
         "stated": "not in the files: as the user or the name of the atlas states",
         "size": "not in the files: taken from the number of regions, not confirmed",
     }
-    return PlanLine("labels", decisions[regions.match], "; ".join(notes))
+    decision = decisions[regions.match]
+    if regions.unknown_labels:
+        shown = listed(regions.unknown_labels, most=3)
+        decision = decision.replace("not in the files", f"codes or counts in the files ({shown})")
+    return PlanLine("labels", decision, "; ".join(notes))
 
 
 def state_ids(scans: Sequence[ScanFile], options: Options) -> PlanLine:

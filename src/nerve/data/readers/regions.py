@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.atlas_tables import SCHAEFER_SIZES, parcellation_names
+from nerve.data.atlas_tables import SCHAEFER_SIZES, aliases_between, parcellation_names
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.readers.base import WARNING, Options, ScanData
 from nerve.data.readers.ids import counted
@@ -37,11 +37,15 @@ class Regions:  # numpydoc ignore=PR02
         How it is known which region a row is: from its label; from what the user or the file's name
         states; or, not confirmed, only because there are as many rows as the parcellation has
         regions.
+    unknown_labels : tuple of str
+        Labels of the files that name no region of the parcellation: they count, or are codes that
+        its table does not list.
     """
 
     target: Parcellation
     order: Parcellation
     match: str = "label"
+    unknown_labels: tuple[str, ...] = ()
 
     def positions(
         self, n_regions: int, labels: tuple[str, ...] | None, where: object
@@ -65,7 +69,7 @@ class Regions:  # numpydoc ignore=PR02
         if labels is not None and len(labels) != n_regions:
             raise problem(where, f"{len(labels)} labels for {n_regions} regions")
         try:
-            index = _labelled_positions(labels, self.target)
+            index = _labelled_positions(labels, self.target, self.target.codes)
         except NerveError as error:
             raise problem(where, str(error).rstrip(".")) from error
         if index is None or labels is None:
@@ -142,11 +146,14 @@ def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regio
         is_builtin = order.name.split("+")[0] in parcellation_names()
         match = "size" if options.order is None and is_builtin else "stated"
     else:
-        regions_of_file = _as_parcellation(labels)
+        regions_of_file = _as_parcellation(_named_by_code(labels, target))
         match = "label"
     if data.stated:
         match = "stated"
-    notes = [_match_note(match, order, target)]
+    unknown_labels: tuple[str, ...] = ()
+    if labels is not None and match != "label" and not data.stated:
+        unknown_labels = labels
+    notes = [_match_note(match, order, target, unknown_labels)]
 
     # regions of the file that the parcellation does not have
     known = set(regions_of_file.positions_of(target).tolist())
@@ -162,19 +169,22 @@ def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regio
             f"{n_outside} that {target.name} does not have: left out ({listed(outside, 3)}); "
             "--outside keep keeps them as a network of their own"
         )
-    return Regions(target, order, match), notes
+    return Regions(target, order, match, unknown_labels), notes
 
 
-def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
+def _match_note(
+    match: str, order: Parcellation, target: Parcellation, unknown_labels: tuple[str, ...]
+) -> str:
     if match == "label":
         return f"regions in the order of {target.name}, matched by label"
+    lack = "the files have no labels"
+    if unknown_labels:
+        shown = listed(unknown_labels, most=3)
+        lack = f"the labels of the files ({shown}) only count, or are codes that are not known"
     if match == "stated":
-        return (
-            f"the files have no labels and are read as {order.name}; "
-            f"regions in the order of {target.name}"
-        )
+        return f"{lack}, and are read as {order.name}; regions in the order of {target.name}"
     return (
-        f"{WARNING} the files have no labels, and were taken for {order.name} only because they "
+        f"{WARNING} {lack}, and were taken for {order.name} only because they "
         f"have {order.n_regions} regions: not confirmed. If that is what they are, "
         f"say --order {order.name}."
     )
@@ -215,11 +225,53 @@ def _with_outside(target: Parcellation, outside: list[str]) -> Parcellation:
 
 
 @lru_cache(maxsize=64)
-def _labelled_positions(labels: tuple[str, ...] | None, target: Parcellation) -> np.ndarray | None:
-    """The position of each region of the target among the labels; None without meaningful labels."""
+def _labelled_positions(
+    labels: tuple[str, ...] | None, target: Parcellation, codes: tuple[str, ...]
+) -> np.ndarray | None:
+    """The position of each region of the target among the labels; None without meaningful labels.
+
+    `codes` are those of the target: two targets that differ in them alone are equal otherwise.
+    """
     if labels is None or _only_codes(labels, target):
         return None
-    return _as_parcellation(labels).positions_of(target)
+    return _as_parcellation(_named_by_code(labels, target)).positions_of(target)
+
+
+def _named_by_code(labels: tuple[str, ...], target: Parcellation) -> tuple[str, ...]:
+    """The labels of the target, where the file names its regions by the codes of the target's table.
+
+    A header that counts from 0 is written by programs and names nothing.
+    """
+    label_of = dict(zip(target.codes, target.labels, strict=False))
+    counts_from_0 = set(labels) == {str(number) for number in range(len(labels))}
+    if counts_from_0 or not label_of or not set(labels) <= set(label_of):
+        return labels
+    return tuple(label_of[label] for label in labels)
+
+
+def known_codes(target: Parcellation | None) -> frozenset[str]:
+    """Numbers that name regions of a parcellation: its labels, its codes and those of its atlas.
+
+    Parameters
+    ----------
+    target : Parcellation, optional
+
+    Returns
+    -------
+    frozenset of str
+
+    Examples
+    --------
+    >>> sorted(known_codes(load_parcellation("aal90")))[:2]
+    ['2001', '2002']
+    """
+    if target is None:
+        return frozenset()
+    known = set(target.labels)
+    aliases = aliases_between("the file", target.name)
+    of_target = {name for name, label in aliases.items() if label in known}
+    names = known | of_target | set(target.codes)
+    return frozenset(name for name in names if name.isdigit())
 
 
 @lru_cache(maxsize=64)
@@ -229,6 +281,8 @@ def _as_parcellation(labels: tuple[str, ...]) -> Parcellation:
 
 def _only_codes(labels: tuple[str, ...], target: Parcellation) -> bool:
     """Whether the labels merely count (`2001`, `V1`, `ROI_1`) and mean nothing in the target."""
+    if _named_by_code(labels, target) != labels:
+        return False
     stems = {re.sub(r"\d+$", "", label) for label in labels}
     if len(stems) > 1 or not all(label[-1:].isdigit() for label in labels):
         return False

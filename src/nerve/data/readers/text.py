@@ -8,8 +8,8 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,10 +21,18 @@ from nerve._utils.archives import LARGE_TABLE, PACKED, open_table, require_regul
 from nerve._utils.errors import listed, problem
 from nerve._utils.formulas import unguarded_table
 from nerve.data.readers import excel
+from nerve.data.readers.frames import are_codes, find_frame
 from nerve.data.readers.opening import MENDING, explained_errors, require_file
 
 _MISSING = ("n/a", "na", "nan", "")
 _INDEX_NAMES = ("", "node", "index", "label", "labels", "region", "roi", "name", "unnamed: 0")
+# names of a first column that holds no region: times of the volumes
+TIME_NAMES = ("time", "times", "t", "tr", "trs", "volume", "volumes", "vol", "frame", "frames", "timepoint", "timepoints", "seconds", "time_s", "time (s)", "time[s]", "onset")  # fmt: skip
+# one remark per column: `#ROI 1: Precentral_L`
+_NAMED_COLUMN = re.compile(
+    r"#\s*(?:roi|region|node|column|label)\s*#?(\d+)\s*[:=,\t ]\s*(\S.*?)\s*", re.IGNORECASE
+)
+_REMARK_START = re.compile(r"(?:rois?|regions?|nodes?|labels?|columns?|names?):?", re.IGNORECASE)
 _DISGUISES = {
     b"\x1f\x8b": "gzip",
     b"PK": "zip",
@@ -49,6 +57,7 @@ class Numbers:
     values: np.ndarray
     columns: tuple[str, ...] | None = None
     rows: tuple[str, ...] | None = None
+    header: str = ""  # what stands above the columns and before the rows, in words
 
 
 @dataclass(frozen=True)
@@ -66,11 +75,22 @@ class _Text:
     second: list[str]
     n_remarks: int  # lines that begin with # before them
     mark: str  # what stands between two cells once blanks are replaced
+    header: str = "auto"  # what the user says
+    index: str = "auto"
 
     @cached_property
     def has_header(self) -> bool:
+        """Whether the first line holds words; a header of numbers is found in `frames`."""
+        if self.header == "no":
+            return False
         words = self.first[1:] or self.first
         return any(not is_number(word, self.decimal) for word in words)
+
+    @cached_property
+    def is_timed(self) -> bool:
+        """Whether the first column is named after time: it holds no region."""
+        is_above = len(self.first) == len(self.body) > 2
+        return self.has_header and is_above and self.first[0].lower() in TIME_NAMES
 
     @cached_property
     def body(self) -> list[str]:
@@ -82,13 +102,21 @@ class _Text:
         """Whether the first column names the rows."""
         if not self.body:
             return False
+        if self.index == "no":
+            return False
+        if self.index == "yes" and self.has_header:
+            return True
         named = (
             self.has_header
             and len(self.first) == len(self.body)
             and self.first[0].lower() in _INDEX_NAMES
         )
         unnamed = self.has_header and len(self.body) == len(self.first) + 1 and self.body[-1] != ""
-        return named or unnamed or not is_number(self.body[0], self.decimal)
+        starts = [line[0] for line in (self.first, self.second) if line]
+        is_word = not is_number(self.body[0], self.decimal)
+        if not self.has_header and starts[0] == "":  # a corner above words
+            is_word = not is_number(starts[-1], self.decimal)
+        return named or unnamed or self.is_timed or is_word
 
     def lines(self) -> io.TextIOWrapper:
         """All its lines."""
@@ -106,29 +134,46 @@ def is_number(word: str, decimal: str = ",") -> bool:
     return True
 
 
-def read_numbers(path: Path) -> Numbers:
+def read_numbers(
+    path: Path, header: str = "auto", index: str = "auto", codes: Collection[str] = ()
+) -> Numbers:
     """The numbers of a text file, and its labels.
 
     Tabs, commas, semicolons or blanks; decimal points or commas; with or without a header (`#1 #2 …` of `.1D` files
     too), a column of labels, or a tab before or after each line. Empty cells and ``n/a`` are NaN. Headers and first
-    columns that pandas writes by itself (0, 1, 2 …) are dropped.
+    columns of numbers are told from data by `nerve.data.readers.frames`; those that pandas writes by itself
+    (0, 1, 2 …) are dropped.
 
     Parameters
     ----------
     path : Path
+    header, index : {"auto", "yes", "no"}
+        Whether the first line names the columns and the first column the rows, where the user says it.
+    codes : collection of str
+        Numbers by which the user's parcellation lists its regions.
 
     Returns
     -------
     Numbers
     """
     with explained_errors(require_file(path), "a table of numbers, as many in every line"):
-        text = _read(path, _content(path))
+        text = replace(_read(path, _content(path)), header=header, index=index)
+        _refuse_words(text)
         labels, values = _labels_and_values(text)
+    if text.is_timed:
+        labels = []
     rows = tuple(labels) if any(labels) else None  # an empty first column is a tab before each line
     if not text.has_header:
         values = _without_edges(values)
-        return Numbers(_without_counting(values) if rows is None else values, None, rows)
-    words = text.first[1:] if text.has_index and len(text.first) == len(text.body) else text.first
+        if rows is not None and rows[0] == "" and all(rows[1:]):
+            columns = tuple(f"{number:.0f}" for number in values[0])
+            frame = "a header of numbers and a column of names"
+            return Numbers(values[1:], columns, rows[1:], frame)
+        if rows is not None:
+            return Numbers(values, None, rows, "no header; the first column names the rows")
+        return _without_frame(text, values, codes)
+    has_corner = text.has_index and len(text.first) == len(text.body)
+    words = text.first[1:] if has_corner else text.first
     columns = tuple(word.lstrip("#") for word in words)
     if len(columns) != values.shape[1]:
         raise problem(
@@ -148,7 +193,44 @@ def read_numbers(path: Path) -> Numbers:
                 expected="the same labels in the same order",
                 remedy="Write the file again.",
             )
-    return Numbers(values, columns, rows)
+    above = "a header" if header == "auto" else f"a header (--header {header})"
+    before = "no index" if rows is None else "a column of names"
+    if text.is_timed:
+        before = f"a first column {text.first[0]!r}, which is left out"
+    return Numbers(values, columns, rows, f"{above} and {before}")
+
+
+def _refuse_words(text: _Text) -> None:
+    """Refuse what the user says of header or index where the words of the file contradict it."""
+    has_words = any(not is_number(word, text.decimal) for word in text.first[1:])
+    if text.header == "no" and has_words:
+        raise problem(
+            text.path,
+            f"--header is no, and its first line holds words ({listed(text.first, most=3)})",
+            remedy="Leave --header out.",
+        )
+    if text.index == "no" and text.body and not is_number(text.body[0], text.decimal):
+        raise problem(
+            text.path,
+            f"--index is no, and its first column holds words ({text.body[0]!r})",
+            remedy="Leave --index out.",
+        )
+
+
+def _without_frame(text: _Text, values: np.ndarray, codes: Collection[str]) -> Numbers:
+    """The numbers without a header and an index that are numbers too."""
+    frame = find_frame(values, text.path, text.header, text.index, codes)
+    columns = rows = None
+    if frame.header:
+        first = values[0, 1:] if frame.index else values[0]
+        if are_codes(first):
+            columns = tuple(f"{number:.0f}" for number in first)
+        values = values[1:]
+    if frame.index:
+        if not frame.is_time and are_codes(values[:, 0]):
+            rows = tuple(f"{number:.0f}" for number in values[:, 0])
+        values = values[:, 1:]
+    return Numbers(values, columns, rows, frame.words)
 
 
 def _labels_and_values(text: _Text) -> tuple[list[str], np.ndarray]:
@@ -310,16 +392,32 @@ def _read(path: Path, content: bytes | None) -> _Text:
         raise problem(path, "its first line is empty", expected="numbers", remedy=MENDING)
     separator, decimal = _marks(line, following)
     first, second = _cut(line, separator), _cut(following, separator)
-    if remarks:  # the last remark may name the columns: `#1 #2 …`
-        named = [
-            word.lstrip("#") for word in _cut(remarks[-1].lstrip("# "), _marks(remarks[-1], "")[0])
-        ]
-        words = remarks[-1].count("#") > 1 or any(not is_number(word, ".") for word in named)
-        if len(named) == len(first) and words:
-            first, second = [f"#{word}" for word in named], first
-            remarks.pop()
+    named = _names_in_remarks(remarks, len(first))
+    if named:
+        first, second = [f"#{word}" for word in named], first
+        remarks.pop()  # the lines before the numbers are counted without the header
     mark = "\t" if separator == r"\s+" else separator
     return _Text(path, content, encoding, separator, decimal, first, second, len(remarks), mark)
+
+
+def _names_in_remarks(remarks: Sequence[str], n_columns: int) -> list[str]:
+    """The names of the columns in a remark (`#1 #2 …`, `#ROI a b …`), or in one remark per column."""
+    for remark in reversed(remarks):
+        cells = _cut(remark.lstrip("# \t"), _marks(remark, "")[0])
+        named = [word.lstrip("#") for word in cells]
+        if len(named) == n_columns + 1 and _REMARK_START.fullmatch(named[0]):
+            named = named[1:]
+        is_named = remark.count("#") > 1 or any(not is_number(word, ".") for word in named)
+        if len(named) == n_columns and (is_named or n_columns > 2):
+            return named
+    numbered = {}
+    for remark in remarks:
+        match = _NAMED_COLUMN.fullmatch(remark.rstrip("\r\n"))
+        if match:
+            numbered[int(match[1])] = match[2]
+    if len(numbered) == n_columns:
+        return [numbered[number] for number in sorted(numbered)]
+    return []
 
 
 def _marks(first: str, second: str) -> tuple[str, str]:
@@ -386,19 +484,6 @@ def _without_edges(values: np.ndarray) -> np.ndarray:
         ):
             values = values[:, inner]
     return values
-
-
-def _without_counting(values: np.ndarray) -> np.ndarray:
-    """Without the 0, 1, 2 … that pandas writes above columns and before rows unless it is told not to."""
-    inner = values[:, 1:] if np.isnan(values[0, 0]) and _counts(values[1:, 0]) else values
-    return inner[1:] if _counts(inner[0]) and len(values) > 2 else values
-
-
-def _counts(numbers: np.ndarray) -> bool:
-    """Whether they are 0, 1, 2 … or 1, 2, 3 …"""
-    return len(numbers) > 2 and any(
-        np.array_equal(numbers, np.arange(len(numbers)) + first) for first in (0, 1)
-    )
 
 
 def _cut(line: str, separator: str) -> list[str]:
