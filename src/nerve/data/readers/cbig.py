@@ -40,12 +40,18 @@ class CBIG(Reader):
         shapes = next((found for path in files[:N_PROBES] if (found := _shapes(path, known))), {})
         if not shapes:
             return []
-        triangles = next(
-            (name for name in known if name in shapes and _holds_triangles(name, shapes[name])),
-            None,
-        )
-        if triangles is not None and len(files) == 1:
-            return scans_in_file(files[0], shapes[triangles][1], options, variable=triangles)
+        # elsewhere a triangle may be written in another order, which `plain` finds out
+        may_hold_triangles = known if options.format == self.name else TRIANGLES
+        triangles = [
+            name
+            for name in known
+            if name in may_hold_triangles and name in shapes and _are_triangles(shapes[name])
+        ]
+        if triangles and len(files) == 1:
+            name = triangles[0]
+            return scans_in_file(files[0], shapes[name][1], options, variable=name)
+        if not any(rows == columns for rows, columns in shapes.values()):
+            return []
         return scans_of_files(files, source, options)
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
@@ -70,6 +76,6 @@ def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:
     return shapes if set(known) & set(shapes) else {}
 
 
-def _holds_triangles(name: str, shape: tuple[int, ...]) -> bool:
-    is_triangle = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
-    return is_triangle and (name in TRIANGLES or shape[0] != shape[1])
+def _are_triangles(shape: tuple[int, ...]) -> bool:
+    """Whether the columns of an array may be triangles without a diagonal."""
+    return any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))

@@ -22,6 +22,8 @@ MOST_NEGATIVE = 0.03
 LARGEST_Z = 10.0  # larger values are no Fisher z: r would be 1 to eight digits
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
+# regions from which on Fisher z has values beyond 1, so that none of them shows r (docs/decisions.md)
+REGIONS_THAT_SHOW_Z = 50
 
 
 def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
@@ -305,12 +307,26 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
     if names["r"] and names["z"]:
         raise NerveError(mixed_values_message(source, names["r"], names["z"]))
     if not names["z"]:
+        if not names["r"] and all(_may_be_either(data.array) for _, data in probes):
+            raise problem(
+                source,
+                "its matrices have no diagonal, and no value beyond 1, that would tell r from Fisher z",
+                expected="one of the two",
+                remedy="Say which they hold: --values r or --values z.",
+            )
         return "r", False, []
     note = (
         f"matrices hold Fisher z, as {len(names['z'])} of {len(probes)} looked at prove, "
         "and are turned to r"
     )
     return "z", False, [note]
+
+
+def _may_be_either(matrix: np.ndarray) -> bool:
+    """Whether r and Fisher z both fit: a blank diagonal, and few regions without a value beyond 1."""
+    diagonal = np.asarray(matrix, np.float64).diagonal()
+    is_blank = bool((np.isnan(diagonal) | (diagonal == 0)).all())
+    return is_blank and len(matrix) < REGIONS_THAT_SHOW_Z
 
 
 def mixed_values_message(

@@ -35,7 +35,7 @@ _ONLY = re.compile(rf"^{_WORDS}(?:[_\-. ]{_WORDS})*$", re.IGNORECASE)
 # what tells scans of one participant apart
 _OCCASION = re.compile(
     r"(?:(?:ses|session|visit|wave|run|scan|task|rest|resting|time|timepoint|tp|day|baseline|followup|month|year)-?\w{0,3}"
-    r"|lr|rl|ap|pa)",
+    r"|(?:ses|task|run)-[A-Za-z0-9]+|lr|rl|ap|pa)",
     re.IGNORECASE,
 )
 _ENDING = re.compile(r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5)(\.gz)?$", re.IGNORECASE)

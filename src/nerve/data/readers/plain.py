@@ -17,7 +17,7 @@ from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFil
 from nerve.data.readers.matrices import TOLERANCE, is_symmetric
 from nerve.data.readers.names import scan_of_file, scans_in_file, scans_of_files
 from nerve.data.readers.opening import TEXT, files_below, is_data, keep_latest
-from nerve.data.readers.text import Numbers, read_numbers
+from nerve.data.readers.text import Numbers, first_column, read_numbers
 from nerve.data.readers.unfolding import Unfolding, expected_sizes, find_unfolding, unfoldings
 
 ENDINGS = (*TEXT, ".npy", ".npz", ".mat")
@@ -218,8 +218,8 @@ def _named_rows(path: Path, options: Options) -> list[ScanFile]:
     skip = 0
     if ids is None and sizes and n_values > 1 and not unfoldings(n_values, sizes):
         skip = 1
-        first_numbers = numbers.values[:, 0].tolist()
-        ids = tuple(str(int(number)) for number in first_numbers if number.is_integer())
+        if np.all(numbers.values[:, 0] % 1 == 0):
+            ids = first_column(path)
     if ids is None or len(ids) < n_rows:
         return []
     if sizes & {n_rows, n_values} or not unfoldings(n_values - skip, sizes):

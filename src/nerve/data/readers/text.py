@@ -271,6 +271,15 @@ def first_lines(path: Path) -> tuple[list[str], list[str]]:
     return text.first, text.second
 
 
+def first_column(path: Path) -> tuple[str, ...]:
+    """The first word of each line, as it is written: `001` keeps its zeros."""
+    with explained_errors(require_file(path), "a table"):
+        text = _read(path, _content(path))
+        with text.lines() as lines:
+            rows = itertools.islice(lines, text.n_remarks + text.has_header, None)
+            return tuple(_cut(row, text.separator)[0] for row in rows if row.strip())
+
+
 def read_lines(path: Path) -> list[str]:
     """The lines of a text in any encoding, without those that are empty."""
     with explained_errors(require_file(path), "a text file"):
