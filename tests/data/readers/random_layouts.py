@@ -160,6 +160,7 @@ class Truth:
     ages_of_last_visit: dict[str, float] = field(default_factory=dict)
     last_visit: str = ""
     ids_of_table: dict[str, str] = field(default_factory=dict)
+    scan_of_file: dict[str, tuple[str, np.ndarray]] = field(default_factory=dict)
     has_undeclared_codes: bool = False
 
 
@@ -222,6 +223,7 @@ def write_layout(layout: Layout, folder: Path) -> tuple[Path, dict[str, Any], Tr
         sessions_read = [1]
         options["session"] = occasions[1][0].removeprefix("_ses-")
 
+    truth = Truth(labels=tuple(population.labels))
     if layout.storage in ONE_FILE:
         _write_one_file(layout, population, source, options, folder)
     else:
@@ -234,12 +236,13 @@ def write_layout(layout: Layout, folder: Path) -> tuple[Path, dict[str, Any], Tr
                 path.parent.mkdir(parents=True, exist_ok=True)
                 array = _array(layout, population, participant, session, order)
                 _write_array(layout, path, array, _words(layout, population, order))
+                scan = (normal_id(participant), population.matrix(participant, session))
+                truth.scan_of_file[path.relative_to(source).as_posix()] = scan
     if layout.typed and layout.content != "series":
         options["values"] = layout.values[0]
         if layout.content != "matrix":
             options["unfolding"] = layout.content
 
-    truth = Truth(labels=tuple(population.labels))
     for participant in population.ids:
         matrices = [population.matrix(participant, session) for session in sessions_read]
         truth.matrices[normal_id(participant)] = average(matrices)
@@ -438,7 +441,7 @@ def follow_remedy(
         options["unfolding"] = layout.content
     elif "--visit" in sentence:
         options["visit"] = truth.last_visit
-        if "--columns session_id=when" in sentence:
+        if "--columns session_id" in sentence:
             options["columns"] = {"session_id": "when"}
         truth.ages = truth.ages_of_last_visit
     elif "--id-map" in sentence and "id_map" not in options:
@@ -448,15 +451,24 @@ def follow_remedy(
     elif "--allow-exclusions" in sentence:
         options["allow_exclusions"] = True
     for pattern in patterns:
-        if _names_the_participants(pattern, source, truth):
+        matrices = _matrices_by_pattern(pattern, truth)
+        if set(matrices) == set(truth.matrices):
             options["id_pattern"] = pattern
+            truth.matrices = matrices
+            break
     return options != before
 
 
-def _names_the_participants(pattern: str, source: Path, truth: Truth) -> bool:
-    paths = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
-    matches = [re.search(pattern, path) for path in paths]
-    return {normal_id(match["id"]) for match in matches if match} == set(truth.matrices)
+def _matrices_by_pattern(pattern: str, truth: Truth) -> dict[str, np.ndarray]:
+    """FC of each participant of the files that an `--id-pattern` matches; nothing where it names others."""
+    scans: dict[str, list[np.ndarray]] = {}
+    for name, (participant, matrix) in truth.scan_of_file.items():
+        match = re.search(pattern, name)
+        if match and normal_id(match["id"]) != participant:
+            return {}
+        if match:
+            scans.setdefault(participant, []).append(matrix)
+    return {participant: average(matrices) for participant, matrices in scans.items()}
 
 
 def _save_table(layout: Layout, table: pd.DataFrame, folder: Path) -> Path:

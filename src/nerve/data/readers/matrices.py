@@ -307,7 +307,8 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
     if names["r"] and names["z"]:
         raise NerveError(mixed_values_message(source, names["r"], names["z"]))
     if not names["z"]:
-        if not names["r"] and all(_may_be_either(data.array) for _, data in probes):
+        is_unknown = not names["r"] and bool(names[""])
+        if is_unknown and all(_may_be_either(data.array) for _, data in probes):
             raise problem(
                 source,
                 "its matrices have no diagonal, and no value beyond 1, that would tell r from Fisher z",

@@ -195,7 +195,8 @@ def _scans_in(path: Path, source: Path, options: Options, *, alone: bool) -> lis
             # an array of each participant under their id
             session = scan_of_file(path, source).session
             return [ScanFile(name, path, session=session, key=name) for name in matrices]
-        name = _stack_name(shapes, options, flat=alone and path.suffix != ".npz")
+        may_be_flat = alone and (path.suffix != ".npz" or "ids" in options.typed)
+        name = _stack_name(shapes, options, flat=may_be_flat)
         if name is None:
             return []
         axis = _participant_axis(path, name, shapes[name], options)
