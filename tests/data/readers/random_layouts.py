@@ -108,8 +108,11 @@ Z_DIAGONALS = {"z inf": np.inf, "z zero": 0.0, "z one": 1.0, "z large": 7.25, "z
 
 
 @st.composite
-def layouts(draw: Any, storages: tuple[str, ...] = (*ONE_FILE_EACH, *ONE_FILE)) -> Layout:
-    """Draw a layout of one of these storages; choices that exclude each other are never drawn together."""
+def layouts(draw: Any, storages: tuple[str, ...], number_labels: bool = False) -> Layout:
+    """Draw a layout of one of these storages; choices that exclude each other are never drawn together.
+
+    With `number_labels`, headers and indices of text are numbers; otherwise they are words.
+    """
     storage = draw(st.sampled_from(storages))
     in_one_file = storage in ONE_FILE
     if storage in ("rows of text", "rows after id"):
@@ -118,9 +121,11 @@ def layouts(draw: Any, storages: tuple[str, ...] = (*ONE_FILE_EACH, *ONE_FILE)) 
         content = draw(st.sampled_from(["matrix", "matrix", "series", "upper", "lower"]))
     has_words = storage in TEXT and content in ("matrix", "series")
     labels = "none"
-    if has_words:
-        choices = ["none", "names", "shuffled", "counting", "codes", "codes of atlas"]
-        labels = draw(st.sampled_from(choices))
+    if has_words and number_labels:
+        labels = draw(st.sampled_from(["none", "codes", "codes of atlas"]))
+    elif has_words:
+        labels = draw(st.sampled_from(["none", "names", "shuffled", "counting"]))
+    may_have_words = has_words and (number_labels or labels != "none")
     n_regions = draw(st.one_of(st.integers(4, 14), st.just(52)))
     nearly_square = st.integers(n_regions - 1, n_regions + 1).map(lambda size: max(size, 10))
     sessions = "none" if in_one_file else draw(st.sampled_from(list(SESSIONS)))
@@ -132,8 +137,8 @@ def layouts(draw: Any, storages: tuple[str, ...] = (*ONE_FILE_EACH, *ONE_FILE)) 
         content=content,
         storage=storage,
         labels=labels,
-        header=has_words and draw(st.booleans()),
-        index=has_words and draw(st.booleans()),
+        header=may_have_words and draw(st.booleans()),
+        index=may_have_words and draw(st.booleans()),
         values="r" if content == "series" else draw(st.sampled_from(["r", "r", *Z_DIAGONALS])),
         n_volumes=draw(st.one_of(nearly_square, st.integers(20, 60))),
         ids=draw(st.sampled_from(list(IDS))),
@@ -448,6 +453,11 @@ def follow_remedy(
         pairs = [f"{ours},{theirs}" for ours, theirs in truth.ids_of_table.items()]
         options["id_map"] = source.parent / "map.csv"
         options["id_map"].write_text("data,table\n" + "\n".join(pairs) + "\n")
+    elif "--header yes" in sentence or "--index yes" in sentence:
+        options["header"] = "yes" if layout.header else "no"
+        options["index"] = "yes" if layout.index else "no"
+    elif "--ids FILE" in sentence and layout.storage == "rows after id":
+        options["ids"] = source.parent / "ids.txt"
     elif "--allow-exclusions" in sentence:
         options["allow_exclusions"] = True
     for pattern in patterns:

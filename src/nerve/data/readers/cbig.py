@@ -40,12 +40,10 @@ class CBIG(Reader):
         shapes = next((found for path in files[:N_PROBES] if (found := _shapes(path, known))), {})
         if not shapes:
             return []
-        # elsewhere a triangle may be written in another order, which `plain` finds out
-        may_hold_triangles = known if options.format == self.name else TRIANGLES
         triangles = [
             name
             for name in known
-            if name in may_hold_triangles and name in shapes and _are_triangles(shapes[name])
+            if name in shapes and _holds_triangles(name, shapes[name], options.format == self.name)
         ]
         if triangles and len(files) == 1:
             name = triangles[0]
@@ -76,6 +74,10 @@ def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:
     return shapes if set(known) & set(shapes) else {}
 
 
-def _are_triangles(shape: tuple[int, ...]) -> bool:
-    """Whether the columns of an array may be triangles without a diagonal."""
-    return any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
+def _holds_triangles(name: str, shape: tuple[int, ...], is_stated: bool) -> bool:
+    """Whether the columns of an array are CBIG's triangles: by its name, or by `--format cbig`.
+
+    Elsewhere a triangle may be written in another order, which `plain` finds out.
+    """
+    may_be = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
+    return may_be and (name in TRIANGLES or (is_stated and shape[0] != shape[1]))

@@ -14,6 +14,7 @@ import numpy as np
 from nerve._utils.errors import NerveError, problem
 from nerve.data.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice
 from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.ids import normal_id
 from nerve.data.readers.matrices import TOLERANCE, is_symmetric
 from nerve.data.readers.names import scan_of_file, scans_in_file, scans_of_files
 from nerve.data.readers.opening import TEXT, files_below, is_data, keep_latest
@@ -200,6 +201,8 @@ def _scans_in(path: Path, source: Path, options: Options, *, alone: bool) -> lis
         if name is None:
             return []
         axis = _participant_axis(path, name, shapes[name], options)
+    except _AmbiguousRows:
+        raise
     except (NerveError, OSError):  # reported when it is read
         return []
     if axis is None:
@@ -223,10 +226,33 @@ def _named_rows(path: Path, options: Options) -> list[ScanFile]:
             ids = first_column(path)
     if ids is None or len(ids) < n_rows:
         return []
-    if sizes & {n_rows, n_values} or not unfoldings(n_values - skip, sizes):
+    if not unfoldings(n_values - skip, sizes):
         return []
+    if sizes & {n_rows, n_values} and not _are_typed_ids(ids, options):
+        is_series = options.data == "series" or _are_regions(ids, options)
+        if is_series or n_rows == n_values or n_values in sizes:
+            return []
+        raise _AmbiguousRows(
+            f"{path}: its {n_rows} rows of {n_values - skip} values after a word can be the vectors of "
+            f"{n_rows} participants, or the time series of as many regions. Say which: --ids FILE "
+            "with the participants in the order of the rows, or --data series."
+        )
     options = replace(options, ids=ids)
     return scans_in_file(path, n_rows, options, axis=0, variable="", skip=skip)
+
+
+class _AmbiguousRows(NerveError):
+    """Rows that are vectors of participants or time series of regions."""
+
+
+def _are_typed_ids(ids: Sequence[str], options: Options) -> bool:
+    """Whether the user named these participants with `--ids`."""
+    return "ids" in options.typed and [normal_id(word) for word in ids] == list(options.ids or ())
+
+
+def _are_regions(words: Sequence[str], options: Options) -> bool:
+    """Whether words are labels of the user's regions."""
+    return options.rows is not None and set(words) <= set(options.rows.labels)
 
 
 def _stack_name(shapes: Shapes, options: Options, *, flat: bool) -> str | None:
@@ -261,6 +287,8 @@ def _participant_axis(
                 axes.append(axis)
         if not axes:  # time series
             axes = [0, 2]
+    elif "ids" in options.typed and n_ids == shape[0] != shape[1] and unfoldings(shape[1], sizes):
+        return 0
     elif sizes & set(shape) or (shape[0] == shape[1] and n_ids != shape[0]):
         return None
     else:
