@@ -126,6 +126,40 @@ def test_more_than_a_fifth_of_lost_scans_needs_a_word_and_reasons_are_counted(tm
     assert len(Cohort.load(tmp_path / "out")) == 7
 
 
+@pytest.mark.parametrize("diagonal", [0.0, np.nan])
+def test_matrices_that_may_be_r_or_z_are_refused_until_it_is_typed(tmp_path, regions, diagonal):
+    def blanked(seed):
+        matrix = fc(seed)
+        np.fill_diagonal(matrix, diagonal)
+        return matrix
+
+    source = write_arrays(tmp_path / "in", blanked)
+    with pytest.raises(NerveError, match="Say which they hold: --values r or --values z"):
+        read_cohort(source, order=regions)
+    as_r = read_cohort(source, order=regions, values="r")
+    as_z = read_cohort(source, order=regions, values="z")
+    expected = np.stack([fc(number) for number in range(5)])
+    np.testing.assert_allclose(as_r.connectivity, expected, atol=1e-6)
+    off_diagonal = ~np.eye(N_REGIONS, dtype=bool)
+    np.testing.assert_allclose(
+        np.asarray(as_z.connectivity)[:, off_diagonal],
+        np.tanh(expected[:, off_diagonal]),
+        atol=1e-6,
+    )
+
+
+def test_many_regions_without_a_diagonal_or_a_value_beyond_one_hold_r(tmp_path):
+    labels = [f"r{number}x" for number in range(50)]
+    atlas = pd.DataFrame({"label": labels, "network": ["x"] * 25 + ["y"] * 25})
+    atlas.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    (tmp_path / "in").mkdir()
+    matrices = [np.corrcoef(np.random.default_rng(seed).normal(size=(50, 90))) for seed in (0, 1)]
+    for number, matrix in enumerate(matrices):
+        np.save(tmp_path / "in" / f"sub-{number}.npy", matrix - np.eye(50))
+    cohort = read_cohort(tmp_path / "in", order=tmp_path / "atlas.tsv")
+    np.testing.assert_allclose(cohort.connectivity, np.stack(matrices), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("endings", "seen", "remedy"),
     [
