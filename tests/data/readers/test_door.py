@@ -257,3 +257,53 @@ def test_sessions_and_id_map_are_read_from_files_and_typed_as_the_messages_say(t
     (tmp_path / "ids.csv").write_text("sub-00,K9\nsub-01,K9\n")
     with pytest.raises(NerveError, match=r"line 2 of --id-map names .* again"):
         read_cohort(source, order=regions, participants=people, id_map=tmp_path / "ids.csv")
+
+
+@pytest.mark.slow
+def test_undeclared_codes_are_declared_or_confirmed_by_what_the_commands_advise(tmp_path, regions):
+    source = write_arrays(tmp_path / "in", n=24)
+    rng = np.random.default_rng(0)
+    score = [999.0, 999.0, *rng.uniform(8, 21, 22)]
+    ids = [f"{number:02d}" for number in range(24)]
+    people = pd.DataFrame({"participant_id": ids, "score": score})
+    people.to_csv(tmp_path / "people.csv", index=False)
+    cohort = str(tmp_path / "out")
+    ingest_words = ["ingest", str(source), cohort, "--order", str(regions), "--overwrite"]
+    ingest_words += ["--participants", str(tmp_path / "people.csv")]
+    assert CliRunner().invoke(app, ingest_words).exit_code == 0
+    checked = CliRunner().invoke(app, ["check", cohort, "--out", str(tmp_path / "check.tsv")])
+    assert "suspicious" in checked.output
+    table = pd.read_csv(tmp_path / "check.tsv", sep="\t").set_index("check")
+    assert "--na-values score=999" in table.loc["target score", "detail"]
+
+    evaluate_words = ["evaluate", cohort, "--features", "raw", "--targets", "score"]
+    evaluate_words += ["--n-folds", "2", "--n-bootstrap", "10"]
+    refused = CliRunner().invoke(app, [*evaluate_words, "--out", str(tmp_path / "results")])
+    assert refused.exit_code == 1
+    message = str(refused.exception)
+    assert "999 stands 2 times far outside" in message
+    for advice in ("--na-values score=999", "--confirmed-values score"):
+        assert advice in message
+    confirmed = [*evaluate_words, "--confirmed-values", "score", "--out", str(tmp_path / "real")]
+    done = CliRunner().invoke(app, confirmed)
+    assert done.exit_code == 0, done.exception
+    done = CliRunner().invoke(app, [*ingest_words, "--na-values", "score=999"])
+    assert done.exit_code == 0, done.exception
+    assert Cohort.load(cohort).participants["score"].isna().sum() == 2
+    done = CliRunner().invoke(app, [*evaluate_words, "--out", str(tmp_path / "declared")])
+    assert done.exit_code == 0, done.exception
+
+
+@pytest.mark.parametrize("words", [["8y1m", "9y2m", "10y"], ["26-30", "31-35", "26-30"]])
+def test_ages_in_words_are_refused_and_both_remedies_work(tmp_path, regions, words):
+    source = write_arrays(tmp_path / "in", n=3)
+    people = pd.DataFrame({"participant_id": [0, 1, 2], "Age": words, "months": [97, 110, 120]})
+    people.to_csv(tmp_path / "people.csv", index=False)
+    command = ["ingest", str(source), str(tmp_path / "out"), "--order", str(regions)]
+    command += ["--participants", str(tmp_path / "people.csv"), "--overwrite"]
+    refused = CliRunner().invoke(app, command)
+    assert "column Age holds" in str(refused.exception)
+    for columns, name in (("age=months", "age"), ("age_in_words=Age", "age_in_words")):
+        done = CliRunner().invoke(app, [*command, "--columns", columns])
+        assert done.exit_code == 0, done.exception
+        assert name in Cohort.load(tmp_path / "out").participants.columns
