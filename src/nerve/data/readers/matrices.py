@@ -217,7 +217,7 @@ def _symmetric(matrix: np.ndarray, where: object, tolerance: float) -> np.ndarra
 def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     """A diagonal of ones, or one that was blanked (all 0, or not finite), is accepted."""
     finite = diagonal[np.isfinite(diagonal)]
-    if not len(finite) or np.all(np.abs(finite - 1) <= TOLERANCE) or np.all(finite == 0):
+    if not len(finite) or np.all(np.abs(finite - 1) <= TOLERANCE) or np.all(np.abs(finite) <= TOLERANCE):
         return
     found = f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}"
     remedy = (
@@ -263,7 +263,7 @@ def infer_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     known = diagonal[~np.isnan(diagonal)]
     finite = known[np.isfinite(known)]
     is_ones = len(finite) > 0 and bool(np.all(np.abs(finite - 1) <= TOLERANCE))
-    is_blank = len(known) == 0 or bool(np.all(known == 0))
+    is_blank = len(known) == 0 or bool(np.all(np.abs(known) <= TOLERANCE))
     is_constant = len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE
     if np.isinf(known).any() or (is_constant and finite[0] >= _DIAGONAL_OF_Z):
         return "z"
@@ -326,7 +326,7 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
 def _may_be_either(matrix: np.ndarray) -> bool:
     """Whether r and Fisher z both fit: a blank diagonal, and few regions without a value beyond 1."""
     diagonal = np.asarray(matrix, np.float64).diagonal()
-    is_blank = bool((np.isnan(diagonal) | (diagonal == 0)).all())
+    is_blank = bool((np.isnan(diagonal) | (np.abs(diagonal) <= TOLERANCE)).all())
     return is_blank and len(matrix) < REGIONS_THAT_SHOW_Z
 
 

@@ -38,6 +38,8 @@ _OCCASION = re.compile(
     r"|(?:ses|task|run)-[A-Za-z0-9]+|lr|rl|ap|pa)",
     re.IGNORECASE,
 )
+# `sub-NYU_01`: an id with a mark in it, which BIDS does not allow, and no entity such as `ses-1`
+_ID_OF_TWO_WORDS = r"(?:^|/)sub-(?P<id>[A-Za-z]+_[0-9]+)(?![A-Za-z0-9-])"
 _ENDING = re.compile(r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5)(\.gz)?$", re.IGNORECASE)
 
 
@@ -350,6 +352,11 @@ def _refuse_unexplained(scans: Sequence[ScanFile], root: Path) -> None:
     if len(paths) < 2:
         return
     candidates = []
+    longer_ids = [re.search(_ID_OF_TWO_WORDS, path) for path in paths]
+    if all(longer_ids) and len({match["id"] for match in longer_ids if match}) > 1:
+        example = longer_ids[0]["id"] if longer_ids[0] else ""
+        values = [match["id"] for match in longer_ids if match]
+        candidates.append(Candidate(values, _ID_OF_TWO_WORDS, f"sub-{example} as one id"))
     for path in paths[:3]:
         words = f"only {path.replace(participant, '*')}"
         pattern = _pattern_like(path, participant)
