@@ -217,7 +217,11 @@ def _symmetric(matrix: np.ndarray, where: object, tolerance: float) -> np.ndarra
 def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     """A diagonal of ones, or one that was blanked (all 0, or not finite), is accepted."""
     finite = diagonal[np.isfinite(diagonal)]
-    if not len(finite) or np.all(np.abs(finite - 1) <= TOLERANCE) or np.all(np.abs(finite) <= TOLERANCE):
+    if (
+        not len(finite)
+        or np.all(np.abs(finite - 1) <= TOLERANCE)
+        or np.all(np.abs(finite) <= TOLERANCE)
+    ):
         return
     found = f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}"
     remedy = (
