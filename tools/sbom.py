@@ -18,7 +18,7 @@ from nerve._utils.files import write_json, write_text
 
 ROOT = "nerve-fc"
 # what users may install; docs and dev are for developers
-EXTRAS = ("fmri", "slurm", "excel", "tensorboard", "hub")
+EXTRAS = ("fmri", "slurm", "excel", "tables", "tensorboard", "hub")
 PAGE = """# Licences
 
 nerve is under the MIT licence. It installs the packages below, each under its own; `make sbom` writes this table and

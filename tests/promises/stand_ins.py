@@ -5,6 +5,7 @@ from functools import lru_cache
 import h5py
 import numpy as np
 import pandas as pd
+import pyreadstat
 from scipy.io import savemat
 from tests.data.readers import write_formats as formats
 
@@ -266,6 +267,11 @@ def matrices(folder, scale=lambda fc: fc):
     )
     for table in ("people.csv", "people.xlsx"):
         _table(folder / table, NAMES)
+    with pd.ExcelWriter(folder / "study.xlsx") as workbook:
+        for sheet in ("baseline", "followup"):
+            people = pd.DataFrame({"participant_id": NAMES, "age": [9.0, 10.0, 11.0]})
+            people.to_excel(workbook, sheet_name=sheet, index=False)
+    pyreadstat.write_sav(people, folder / "people.sav")
 
 
 def fisher_z(folder):

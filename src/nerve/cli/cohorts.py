@@ -133,7 +133,11 @@ _INGEST = {
         "Regions that the cohort shall have: a name (`nerve atlas list`) or a TSV.",
     ),
     "order": (str, "Order of the rows in files without labels, if not that of --parcellation."),
-    "participants": (str, "Table of participants (TSV, CSV or Excel), joined by id."),
+    "participants": (
+        str,
+        "Table of participants, joined by id: TSV, CSV, Excel, Parquet, Feather, SPSS or Stata.",
+    ),
+    "sheet": (str, "Name or number of the sheet, where that table is an Excel workbook."),
     "columns": (str, "Our column names for theirs: age=AGE_AT_SCAN,site=SITE_ID, or a YAML file."),
     "na_values": (str, "Codes for missing values: 999,-9, or of one column: sex=9."),
     "visit": (str, "Take the row of this visit for everyone, where the table has several rows."),

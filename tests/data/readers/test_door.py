@@ -126,6 +126,40 @@ def test_more_than_a_fifth_of_lost_scans_needs_a_word_and_reasons_are_counted(tm
     assert len(Cohort.load(tmp_path / "out")) == 7
 
 
+@pytest.mark.parametrize("diagonal", [0.0, np.nan])
+def test_matrices_that_may_be_r_or_z_are_refused_until_it_is_typed(tmp_path, regions, diagonal):
+    def blanked(seed):
+        matrix = fc(seed)
+        np.fill_diagonal(matrix, diagonal)
+        return matrix
+
+    source = write_arrays(tmp_path / "in", blanked)
+    with pytest.raises(NerveError, match="Say which they hold: --values r or --values z"):
+        read_cohort(source, order=regions)
+    as_r = read_cohort(source, order=regions, values="r")
+    as_z = read_cohort(source, order=regions, values="z")
+    expected = np.stack([fc(number) for number in range(5)])
+    np.testing.assert_allclose(as_r.connectivity, expected, atol=1e-6)
+    off_diagonal = ~np.eye(N_REGIONS, dtype=bool)
+    np.testing.assert_allclose(
+        np.asarray(as_z.connectivity)[:, off_diagonal],
+        np.tanh(expected[:, off_diagonal]),
+        atol=1e-6,
+    )
+
+
+def test_many_regions_without_a_diagonal_or_a_value_beyond_one_hold_r(tmp_path):
+    labels = [f"r{number}x" for number in range(50)]
+    atlas = pd.DataFrame({"label": labels, "network": ["x"] * 25 + ["y"] * 25})
+    atlas.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    (tmp_path / "in").mkdir()
+    matrices = [np.corrcoef(np.random.default_rng(seed).normal(size=(50, 90))) for seed in (0, 1)]
+    for number, matrix in enumerate(matrices):
+        np.save(tmp_path / "in" / f"sub-{number}.npy", matrix - np.eye(50))
+    cohort = read_cohort(tmp_path / "in", order=tmp_path / "atlas.tsv")
+    np.testing.assert_allclose(cohort.connectivity, np.stack(matrices), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("endings", "seen", "remedy"),
     [
@@ -223,3 +257,53 @@ def test_sessions_and_id_map_are_read_from_files_and_typed_as_the_messages_say(t
     (tmp_path / "ids.csv").write_text("sub-00,K9\nsub-01,K9\n")
     with pytest.raises(NerveError, match=r"line 2 of --id-map names .* again"):
         read_cohort(source, order=regions, participants=people, id_map=tmp_path / "ids.csv")
+
+
+@pytest.mark.slow
+def test_undeclared_codes_are_declared_or_confirmed_by_what_the_commands_advise(tmp_path, regions):
+    source = write_arrays(tmp_path / "in", n=24)
+    rng = np.random.default_rng(0)
+    score = [999.0, 999.0, *rng.uniform(8, 21, 22)]
+    ids = [f"{number:02d}" for number in range(24)]
+    people = pd.DataFrame({"participant_id": ids, "score": score})
+    people.to_csv(tmp_path / "people.csv", index=False)
+    cohort = str(tmp_path / "out")
+    ingest_words = ["ingest", str(source), cohort, "--order", str(regions), "--overwrite"]
+    ingest_words += ["--participants", str(tmp_path / "people.csv")]
+    assert CliRunner().invoke(app, ingest_words).exit_code == 0
+    checked = CliRunner().invoke(app, ["check", cohort, "--out", str(tmp_path / "check.tsv")])
+    assert "suspicious" in checked.output
+    table = pd.read_csv(tmp_path / "check.tsv", sep="\t").set_index("check")
+    assert "--na-values score=999" in table.loc["target score", "detail"]
+
+    evaluate_words = ["evaluate", cohort, "--features", "raw", "--targets", "score"]
+    evaluate_words += ["--n-folds", "2", "--n-bootstrap", "10"]
+    refused = CliRunner().invoke(app, [*evaluate_words, "--out", str(tmp_path / "results")])
+    assert refused.exit_code == 1
+    message = str(refused.exception)
+    assert "999 stands 2 times far outside" in message
+    for advice in ("--na-values score=999", "--confirmed-values score"):
+        assert advice in message
+    confirmed = [*evaluate_words, "--confirmed-values", "score", "--out", str(tmp_path / "real")]
+    done = CliRunner().invoke(app, confirmed)
+    assert done.exit_code == 0, done.exception
+    done = CliRunner().invoke(app, [*ingest_words, "--na-values", "score=999"])
+    assert done.exit_code == 0, done.exception
+    assert Cohort.load(cohort).participants["score"].isna().sum() == 2
+    done = CliRunner().invoke(app, [*evaluate_words, "--out", str(tmp_path / "declared")])
+    assert done.exit_code == 0, done.exception
+
+
+@pytest.mark.parametrize("words", [["8y1m", "9y2m", "10y"], ["26-30", "31-35", "26-30"]])
+def test_ages_in_words_are_refused_and_both_remedies_work(tmp_path, regions, words):
+    source = write_arrays(tmp_path / "in", n=3)
+    people = pd.DataFrame({"participant_id": [0, 1, 2], "Age": words, "months": [97, 110, 120]})
+    people.to_csv(tmp_path / "people.csv", index=False)
+    command = ["ingest", str(source), str(tmp_path / "out"), "--order", str(regions)]
+    command += ["--participants", str(tmp_path / "people.csv"), "--overwrite"]
+    refused = CliRunner().invoke(app, command)
+    assert "column Age holds" in str(refused.exception)
+    for columns, name in (("age=months", "age"), ("age_in_words=Age", "age_in_words")):
+        done = CliRunner().invoke(app, [*command, "--columns", columns])
+        assert done.exit_code == 0, done.exception
+        assert name in Cohort.load(tmp_path / "out").participants.columns

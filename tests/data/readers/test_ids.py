@@ -1,5 +1,6 @@
 """Ids of files and tables meet in one spelling."""
 
+import re
 import unicodedata
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from nerve import read_cohort
+from nerve._utils.errors import NerveError
 from nerve.data.readers.ids import natural_key, normal_id
 from nerve.data.readers.names import scan_of_file
 
@@ -69,3 +71,18 @@ def test_an_accent_does_not_cut_an_id(tmp_path, form):
     cohort = read_cohort(folder, parcellation="schaefer100-17", participants=table)
     assert cohort.participants["participant_id"].tolist() == ["é1", "é2"]
     assert cohort.participants["age"].tolist() == [20, 30]
+
+
+def test_an_id_of_site_and_number_is_refused_with_a_pattern_that_takes_it(tmp_path):
+    matrices = [np.corrcoef(np.random.default_rng(seed).normal(size=(5, 60))) for seed in range(3)]
+    (tmp_path / "in").mkdir()
+    for number, matrix in enumerate(matrices):
+        np.save(tmp_path / "in" / f"sub-NYU_0{number}_ses-1_fc.npy", matrix)
+    labels = "\n".join(f"r{number}x\tA" for number in range(5))
+    (tmp_path / "atlas.tsv").write_text(f"label\tnetwork\n{labels}\n")
+    with pytest.raises(NerveError, match="sub-NYU_00 as one id with --id-pattern") as refusal:
+        read_cohort(tmp_path / "in", order=tmp_path / "atlas.tsv")
+    pattern = re.search(r"as one id with --id-pattern '(.+?)';", str(refusal.value))[1]
+    cohort = read_cohort(tmp_path / "in", order=tmp_path / "atlas.tsv", id_pattern=pattern)
+    assert cohort.participants["participant_id"].tolist() == ["NYU_00", "NYU_01", "NYU_02"]
+    np.testing.assert_allclose(cohort.connectivity, np.stack(matrices), atol=1e-6)

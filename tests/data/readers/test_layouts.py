@@ -332,8 +332,49 @@ def test_as_many_vectors_after_ids_as_values_are_no_matrix(tmp_path):
         for i in range(6)
     ]
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
-    cohort = read(tmp_path / "vectors.txt", parcellation=tmp_path / "atlas.tsv", unfolding="upper")
+    options = {"parcellation": tmp_path / "atlas.tsv", "unfolding": "upper"}
+    with pytest.raises(NerveError, match="Say which they hold: --values r or --values z"):
+        read(tmp_path / "vectors.txt", **options)
+    cohort = read(tmp_path / "vectors.txt", values="r", **options)
     expect(cohort, [f"S{i}" for i in range(6)], r)
+
+
+def test_rows_of_vectors_and_of_series_are_told_apart_by_what_is_typed(tmp_path):
+    regions = pd.DataFrame({"label": list("abcde"), "network": ["x", "x", "y", "y", "y"]})
+    regions.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    r = [np.corrcoef(np.random.default_rng(seed).normal(size=(5, 50))) for seed in range(5)]
+    ids = [f"{seed + 1:03d}" for seed in range(5)]
+    vectors = pd.DataFrame([matrix[np.triu_indices(5, 1)] for matrix in r], index=ids)
+    vectors.to_csv(tmp_path / "rows.csv", header=False)
+    options = {"parcellation": tmp_path / "atlas.tsv"}
+    with pytest.raises(NerveError, match=r"5 rows of 10 values .*--ids FILE .*--data series"):
+        read(tmp_path / "rows.csv", **options)
+    typed = {"ids": ids, "values": "r", "unfolding": "upper"}
+    expect(read(tmp_path / "rows.csv", **options, **typed), ids, r)
+    vectors.index = regions["label"]
+    vectors.to_csv(tmp_path / "rows.csv", header=False)
+    expect(read(tmp_path / "rows.csv", **options), ["rows"], [np.corrcoef(vectors)])
+
+
+def test_ids_before_vectors_keep_their_zeros(tmp_path):
+    regions = pd.DataFrame({"label": list("abcd"), "network": ["x", "x", "y", "y"]})
+    regions.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    r = [np.corrcoef(np.random.default_rng(seed).normal(size=(4, 50))) for seed in range(3)]
+    ids = ["001", "010", "100"]
+    vectors = pd.DataFrame([matrix[np.tril_indices(4, -1)] for matrix in r], index=ids)
+    vectors.to_csv(tmp_path / "rows.csv", header=False)
+    options = {"parcellation": tmp_path / "atlas.tsv", "values": "r", "unfolding": "lower"}
+    expect(read(tmp_path / "rows.csv", **options), ids, r)
+
+
+@pytest.mark.slow
+def test_triangles_of_matlab_are_unfolded_by_proof_unless_they_are_cbigs(tmp_path, fc):
+    columns = fc[:, *np.tril_indices(REGIONS, -1)].T  # row by row, which is not CBIG's order
+    savemat(tmp_path / "all.mat", {"fc": columns})
+    ids = [f"P{i}" for i in range(N)]
+    expect(read(tmp_path / "all.mat", ids=ids), ids, fc)
+    savemat(tmp_path / "all.mat", {"features_rs": fc[:, *np.triu_indices(REGIONS, 1)].T})
+    expect(read(tmp_path / "all.mat", ids=ids), ids, fc)
 
 
 @pytest.mark.slow
@@ -473,7 +514,8 @@ def test_names_of_edges_are_cut_into_labels_of_the_others(tmp_path):
     pd.DataFrame({"participant_id": ["S0", "S1"], **pairs}).to_csv(
         tmp_path / "edges.csv", index=False
     )
-    expect(read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv"), ["S0", "S1"], [r, r])
+    cohort = read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv", values="r")
+    expect(cohort, ["S0", "S1"], [r, r])
 
 
 def test_sessions_of_a_table_are_words_and_its_first_column_may_be_values(tmp_path):
@@ -490,6 +532,7 @@ def test_sessions_of_a_table_are_words_and_its_first_column_may_be_values(tmp_pa
     cohort = read(
         tmp_path / "edges.csv",
         parcellation=tmp_path / "atlas.tsv",
+        values="r",
         session="01",
         allow_exclusions=True,
     )

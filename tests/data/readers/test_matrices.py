@@ -132,3 +132,21 @@ def test_eigenvalues_below_zero_as_r_and_none_as_z_prove_fisher_z(diagonal):
     )  # z of these differ from r by nothing much
     assert infer_values(np.where(off, np.arctanh(long * off), diagonal), thorough=True) in ("", "r")
     assert infer_values(np.where(off, -0.9, diagonal), thorough=True) != "z"  # negative as z too
+
+
+@pytest.mark.realdata
+@pytest.mark.slow
+def test_fisher_z_of_fifty_regions_has_values_beyond_one_and_of_ten_often_none(shared_data):
+    vectors = np.load(shared_data / "ucla_cnp" / "fc_upper_419.npy", mmap_mode="r")[::4]
+    matrices = [from_triangle(vector.astype(np.float64), "upper", "ucla") for vector in vectors]
+    rng = np.random.default_rng(0)
+    shares = {}
+    for n_regions in (10, 50):
+        has_large = []
+        for matrix in matrices:
+            regions = rng.choice(419, n_regions, replace=False)
+            r = matrix[np.ix_(regions, regions)] - np.eye(n_regions)
+            has_large.append(r.max() > np.tanh(1))
+        shares[n_regions] = np.mean(has_large)
+    assert shares[50] > 0.8
+    assert shares[10] < 0.4

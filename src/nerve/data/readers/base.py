@@ -195,6 +195,9 @@ class Options:  # numpydoc ignore=PR02
     columns : mapping
         Our column name → the table's (`ingest` takes ``age=AGE_AT_SCAN,site=SITE_ID``, or a YAML
         file of the same, too).
+    sheet : str, optional
+        Name or number (from 1) of the sheet, where the table is a workbook of Excel; the only one with
+        a column of ids by default.
     na_values : mapping
         Column → codes in it that mean missing; those under the empty name count in every column but
         ids, sessions, families and sites (`ingest` takes ``999,-9,sex=9`` too).
@@ -272,6 +275,7 @@ class Options:  # numpydoc ignore=PR02
     order: Parcellation | None = None
     participants: pd.DataFrame | str | os.PathLike[str] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    sheet: str | None = None
     na_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     visit: str | None = None
     sessions: Mapping[str, str] = field(default_factory=dict)

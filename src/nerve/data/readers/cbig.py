@@ -42,16 +42,20 @@ class CBIG(Reader):
         shapes = next((found for path in files[:N_PROBES] if (found := _shapes(path, known))), {})
         if not shapes:
             return []
-        triangles = next(
-            (name for name in known if name in shapes and _holds_triangles(name, shapes[name])),
-            None,
-        )
-        if triangles is not None and len(files) == 1:
-            n_participants = shapes[triangles][1]
+        triangles = [
+            name
+            for name in known
+            if name in shapes and _holds_triangles(name, shapes[name], options.format == self.name)
+        ]
+        if triangles and len(files) == 1:
+            name = triangles[0]
+            n_participants = shapes[name][1]
             ids = own_ids(files[0], n_participants, options)
             if ids is not None:
                 options = replace(options, ids=ids)
-            return scans_in_file(files[0], n_participants, options, variable=triangles)
+            return scans_in_file(files[0], n_participants, options, variable=name)
+        if not any(rows == columns for rows, columns in shapes.values()):
+            return []
         return scans_of_files(files, source, options)
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
@@ -83,6 +87,10 @@ def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:
     return shapes if set(known) & set(shapes) else {}
 
 
-def _holds_triangles(name: str, shape: tuple[int, ...]) -> bool:
-    is_triangle = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
-    return is_triangle and (name in TRIANGLES or shape[0] != shape[1])
+def _holds_triangles(name: str, shape: tuple[int, ...], is_stated: bool) -> bool:
+    """Whether the columns of an array are CBIG's triangles: by its name, or by `--format cbig`.
+
+    Elsewhere a triangle may be written in another order, which `plain` finds out.
+    """
+    may_be = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
+    return may_be and (name in TRIANGLES or (is_stated and shape[0] != shape[1]))

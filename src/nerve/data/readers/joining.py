@@ -75,7 +75,7 @@ def join_participants(scans: _Scans, options: Options) -> Join:
     with_data = list(scans)
     if options.participants is None:
         return Join(pd.DataFrame({"participant_id": pd.Series(with_data, dtype=object)}))
-    table, notes, where = open_table(options.participants, options.columns)
+    table, notes, where = open_table(options.participants, options.columns, options.sheet)
     their_names = dict(table.attrs["their_names"])
 
     # ids in our spelling
@@ -213,10 +213,8 @@ def _row_of_each(
         raise NerveError(f"--sessions cannot be used: {lacking}. Leave it out.")
     if not is_repeated and not (has_sessions and named):
         return table, "the only row of each participant", [], {}
-    if not has_sessions:
-        raise _several_rows(table, where, _telling_column(table))
-    if not named:
-        raise _several_rows(table, where, "")
+    if not has_sessions or not named:
+        raise _several_rows(table, table, where)
 
     # names of sessions: the user's map, the same, or the same once normalised
     visits = sorted({str(word) for word in table["session_id"].dropna()}, key=natural_key)
@@ -243,7 +241,7 @@ def _row_of_each(
         rows.append(chosen)
     chosen_rows = pd.concat(rows) if rows else table.iloc[:0]
     if chosen_rows["participant_id"].duplicated().any():
-        raise _several_rows(chosen_rows, where, _telling_column(chosen_rows))
+        raise _several_rows(chosen_rows, table, where)
     words = "the row of the same participant and session"
     return chosen_rows, words, [how], other_sessions
 
@@ -267,7 +265,7 @@ def _rows_of_visit(
     excluded = dict.fromkeys(without["participant_id"].astype(str), reason)
     chosen = table[is_visit]
     if chosen["participant_id"].duplicated().any():
-        raise _several_rows(chosen, where, _telling_column(chosen))
+        raise _several_rows(chosen, table, where)
     return chosen, f"the row of visit {visit}, for everyone (--visit)", [], excluded
 
 
@@ -358,20 +356,21 @@ def _telling_column(table: pd.DataFrame) -> str:
     return min(candidates)[1] if candidates else ""
 
 
-def _several_rows(table: pd.DataFrame, where: object, telling_column: str) -> NerveError:
-    """The error about several rows of a participant that nothing tells apart."""
-    is_repeated = table["participant_id"].duplicated(keep=False)
-    repeated = table.loc[is_repeated, "participant_id"].unique()
+def _several_rows(rows: pd.DataFrame, table: pd.DataFrame, where: object) -> NerveError:
+    """The error about several rows of a participant; the remedy tells all rows of the table apart."""
+    repeated = rows.loc[rows["participant_id"].duplicated(), "participant_id"].unique()
     have = "has" if len(repeated) == 1 else "have"
     found = f"{counted(len(repeated))} {have} several rows ({listed(repeated, 4)})"
-    if telling_column:
+    key = ["participant_id", "session_id"]
+    telling_column = _telling_column(table)
+    if "session_id" in table.columns and not table.duplicated(key).any():
+        remedy = (
+            f"Say whose row counts for everyone: --visit VALUE ({_values(table['session_id'])})."
+        )
+    elif telling_column:
         remedy = (
             f"Column {telling_column} tells them apart: say --columns session_id={telling_column}, "
             f"and --visit VALUE for the row that counts ({_values(table[telling_column])})."
-        )
-    elif "session_id" in table.columns and table["session_id"].nunique() > 1:
-        remedy = (
-            f"Say whose row counts for everyone: --visit VALUE ({_values(table['session_id'])})."
         )
     else:
         remedy = "Remove the others, or name the column of visits: --columns session_id=THEIRS."

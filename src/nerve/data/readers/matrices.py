@@ -22,6 +22,8 @@ MOST_NEGATIVE = 0.03
 LARGEST_Z = 5.0  # larger values are z statistics, no Fisher z: r would be .9999
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
+# regions from which on Fisher z has values beyond 1, so that none of them shows r (docs/decisions.md)
+REGIONS_THAT_SHOW_Z = 50
 
 
 def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
@@ -215,7 +217,11 @@ def _symmetric(matrix: np.ndarray, where: object, tolerance: float) -> np.ndarra
 def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     """A diagonal of ones, or one that was blanked (all 0, or not finite), is accepted."""
     finite = diagonal[np.isfinite(diagonal)]
-    if not len(finite) or np.all(np.abs(finite - 1) <= TOLERANCE) or np.all(finite == 0):
+    if (
+        not len(finite)
+        or np.all(np.abs(finite - 1) <= TOLERANCE)
+        or np.all(np.abs(finite) <= TOLERANCE)
+    ):
         return
     found = f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}"
     remedy = (
@@ -261,7 +267,7 @@ def infer_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     known = diagonal[~np.isnan(diagonal)]
     finite = known[np.isfinite(known)]
     is_ones = len(finite) > 0 and bool(np.all(np.abs(finite - 1) <= TOLERANCE))
-    is_blank = len(known) == 0 or bool(np.all(known == 0))
+    is_blank = len(known) == 0 or bool(np.all(np.abs(known) <= TOLERANCE))
     is_constant = len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE
     if np.isinf(known).any() or (is_constant and finite[0] >= _DIAGONAL_OF_Z):
         return "z"
@@ -305,12 +311,27 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
     if names["r"] and names["z"]:
         raise NerveError(mixed_values_message(source, names["r"], names["z"]))
     if not names["z"]:
+        is_unknown = not names["r"] and bool(names[""])
+        if is_unknown and all(_may_be_either(data.array) for _, data in probes):
+            raise problem(
+                source,
+                "its matrices have no diagonal, and no value beyond 1, that would tell r from Fisher z",
+                expected="one of the two",
+                remedy="Say which they hold: --values r or --values z.",
+            )
         return "r", False, []
     note = (
         f"matrices hold Fisher z, as {len(names['z'])} of {len(probes)} looked at prove, "
         "and are turned to r"
     )
     return "z", False, [note]
+
+
+def _may_be_either(matrix: np.ndarray) -> bool:
+    """Whether r and Fisher z both fit: a blank diagonal, and few regions without a value beyond 1."""
+    diagonal = np.asarray(matrix, np.float64).diagonal()
+    is_blank = bool((np.isnan(diagonal) | (np.abs(diagonal) <= TOLERANCE)).all())
+    return is_blank and len(matrix) < REGIONS_THAT_SHOW_Z
 
 
 def mixed_values_message(

@@ -35,9 +35,11 @@ _ONLY = re.compile(rf"^{_WORDS}(?:[_\-. ]{_WORDS})*$", re.IGNORECASE)
 # what tells scans of one participant apart
 _OCCASION = re.compile(
     r"(?:(?:ses|session|visit|wave|run|scan|task|rest|resting|time|timepoint|tp|day|baseline|followup|month|year)-?\w{0,3}"
-    r"|lr|rl|ap|pa)",
+    r"|(?:ses|task|run)-[A-Za-z0-9]+|lr|rl|ap|pa)",
     re.IGNORECASE,
 )
+# `sub-NYU_01`: an id with a mark in it, which BIDS does not allow, and no entity such as `ses-1`
+_ID_OF_TWO_WORDS = r"(?:^|/)sub-(?P<id>[A-Za-z]+_[0-9]+)(?![A-Za-z0-9-])"
 _ENDING = re.compile(
     r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5|netcc|shape\.gii|func\.gii)(\.gz)?$", re.IGNORECASE
 )
@@ -352,6 +354,11 @@ def _refuse_unexplained(scans: Sequence[ScanFile], root: Path) -> None:
     if len(paths) < 2:
         return
     candidates = []
+    longer_ids = [re.search(_ID_OF_TWO_WORDS, path) for path in paths]
+    if all(longer_ids) and len({match["id"] for match in longer_ids if match}) > 1:
+        example = longer_ids[0]["id"] if longer_ids[0] else ""
+        values = [match["id"] for match in longer_ids if match]
+        candidates.append(Candidate(values, _ID_OF_TWO_WORDS, f"sub-{example} as one id"))
     for path in paths[:3]:
         words = f"only {path.replace(participant, '*')}"
         pattern = _pattern_like(path, participant)

@@ -90,12 +90,15 @@ def check_options(source: Path, options: Mapping[str, Any]) -> Options:
         stated["sessions"] = {
             ours.removeprefix("ses-"): theirs for ours, theirs in sessions.items()
         }
-    if "visit" in stated:
-        stated["visit"] = str(stated["visit"])
+    for name in ("visit", "sheet"):
+        if name in stated:
+            stated[name] = str(stated[name])
     if "ids" in stated:
         stated["ids"] = _read_ids(stated["ids"])
     else:
-        stated["ids"] = table_ids(stated.get("participants"), stated["columns"])
+        stated["ids"] = table_ids(
+            stated.get("participants"), stated["columns"], stated.get("sheet")
+        )
     for name in ("parcellation", "order"):
         if name in stated:
             stated[name] = load_parcellation(stated[name])

@@ -13,7 +13,8 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, known_columns, listed, problem
 from nerve._utils.files import read_yaml
-from nerve.data.readers.ids import match_ids, normal_id
+from nerve.data.readers import excel, table_files
+from nerve.data.readers.ids import counted, match_ids, normal_id
 from nerve.data.readers.opening import keep_latest
 from nerve.data.readers.text import is_number, read_lines, read_table
 
@@ -21,7 +22,7 @@ Table = pd.DataFrame | str | os.PathLike[str]
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
 ID_COLUMNS = (
     "participant_id", "FILE_ID", "BIDS_ID", "participant", "subject_id", "subjectkey", "src_subject_id", "subject",
-    "Subject", "SUB_ID", "sub", "eid", "id", "ID",
+    "Subject", "SUB_ID", "sub", "eid", "id", "ID", "record_id", "Record ID",
 )  # fmt: skip
 # names in the releases of ABIDE, ABCD, HCP, UK Biobank and RBC → ours
 KNOWN_COLUMNS = {
@@ -31,12 +32,15 @@ KNOWN_COLUMNS = {
     "func_mean_fd": "mean_fd", "meanFD": "mean_fd", "mean_framewise_displacement": "mean_fd",
     "rel_family_id": "family_id", "Family_ID": "family_id",
     "ses": "session_id", "session": "session_id", "eventname": "session_id",
-    "redcap_event_name": "session_id", "visit": "session_id",
+    "redcap_event_name": "session_id", "Event Name": "session_id", "visit": "session_id",
     "p_factor_mcelroy_harmonized_all_samples": "p_factor",
     "internalizing_mcelroy_harmonized_all_samples": "internalizing",
     "externalizing_mcelroy_harmonized_all_samples": "externalizing",
     "attention_mcelroy_harmonized_all_samples": "attention",
 }  # fmt: skip
+
+# columns in which REDCap names the form that a participant filled in several times
+_REPEAT_COLUMNS = ("redcap_repeat_instrument", "Repeat Instrument")
 
 # columns of ours that are text, and those that no code for missing touches unless it names them
 _WORDS = ("participant_id", "session_id", "family_id")
@@ -84,32 +88,52 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
-def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
+def load_table(source: Table, words: Iterable[str] = (), sheet: str | None = None) -> pd.DataFrame:
     """Read a participants table as it is; ids are text, the usual marks of missing values are missing.
 
     Parameters
     ----------
     source : DataFrame or path
+        Text, a workbook of Excel, Parquet, Feather, SPSS or Stata.
     words : iterable of str
         Further columns that are text.
+    sheet : str, optional
+        Name or number of the sheet of a workbook.
 
     Returns
     -------
     DataFrame
+        `attrs["notes"]` is what to tell the user.
     """
+    is_file = not isinstance(source, pd.DataFrame)
+    endings = (*excel.ENDINGS, *excel.NOT_READ)
+    if sheet is not None and not (is_file and Path(source).suffix.lower() in endings):
+        content = Path(source).name if is_file else "a DataFrame"
+        raise NerveError(
+            f"--sheet names a sheet of an Excel workbook, and the participants table is {content}: "
+            "it would change nothing. Leave it out."
+        )
     if isinstance(source, pd.DataFrame):
-        table = source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
-        return _without_descriptions(table, tuple(words))
+        table = table_files.with_named_index(source)
+        table = table.replace({-9999: None, "-9999": None, "n/a": None})
+        return _without_extra_rows(table, tuple(words))
     return _read_table(
-        Path(source), tuple(words)
+        Path(source), tuple(words), sheet
     ).copy()  # whole again: thousands of columns come in pieces
 
 
 @keep_latest
-def _read_table(source: Path, words: tuple[str, ...]) -> pd.DataFrame:
+def _read_table(source: Path, words: tuple[str, ...], sheet: str | None) -> pd.DataFrame:
     """The file is read once for the ids and for the join."""
-    table = read_table(source, dtype=_text_columns(words), na_values=MISSING)
-    return _without_descriptions(table, words)
+    options = {"dtype": _text_columns(words), "na_values": MISSING}
+    ending = source.suffix.lower()
+    if ending in (*excel.ENDINGS, *excel.NOT_READ):
+        table = excel.read_workbook(source, options, sheet, (*ID_COLUMNS, *words))
+    elif ending in table_files.ENDINGS:
+        table = table_files.read_table_file(source, options)
+    else:
+        table = read_table(source, **options)
+    return _without_extra_rows(table, words)
 
 
 def _text_columns(words: Iterable[str]) -> dict[str, type[str]]:
@@ -118,20 +142,56 @@ def _text_columns(words: Iterable[str]) -> dict[str, type[str]]:
     return dict.fromkeys((*ID_COLUMNS, *_WORDS, *known, *words), str)
 
 
-def _without_descriptions(table: pd.DataFrame, words: tuple[str, ...]) -> pd.DataFrame:
+def _without_extra_rows(table: pd.DataFrame, words: tuple[str, ...]) -> pd.DataFrame:
+    """The table without rows that are of no participant and visit."""
+    notes = list(table.attrs.get("notes", ()))
+    table, description_note = _without_descriptions(table, words)
+    table, repeat_note = _without_repeated_forms(table)
+    table.attrs["notes"] = notes + description_note + repeat_note
+    return table
+
+
+def _without_descriptions(
+    table: pd.DataFrame, words: tuple[str, ...]
+) -> tuple[pd.DataFrame, list[str]]:
     """The table without the second header row of NDA, which describes each column in a sentence."""
     ids = [name for name in ID_COLUMNS if name in table.columns]
     if len(table) < 2 or not ids:
-        return table
+        return table, []
     first, *others = table[ids[0]].astype(str)
     is_sentence = len(first.split()) > 2
     if not is_sentence or any(len(word.split()) > 2 for word in others):
-        return table
+        return table, []
     # text once more, so that columns of numbers are read as numbers
     text = io.StringIO(table.iloc[1:].to_csv(index=False))
     table = pd.read_csv(text, dtype=_text_columns(words), na_values=MISSING, low_memory=False)
-    table.attrs["notes"] = ["a second header row, as NDA writes, describes the columns: dropped"]
-    return table
+    return table, ["a second header row, as NDA writes, describes the columns: dropped"]
+
+
+def _without_repeated_forms(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The table without REDCap's rows of a form that was filled in several times (medications …).
+
+    Such a row has a value in the columns of its form alone; the participant has another row for all
+    others.
+    """
+    columns = [name for name in _REPEAT_COLUMNS if name in table.columns]
+    if not columns:
+        return table, []
+    is_repeated = table[columns[0]].notna()
+    if not is_repeated.any():
+        return table, []
+    kept = table[~is_repeated].reset_index(drop=True)
+    emptied = [
+        str(name)
+        for name in table.columns
+        if kept[name].isna().all() and table[name].notna().any() and name != columns[0]
+    ]
+    forms = listed(table[columns[0]].dropna().unique(), most=4)
+    note = (
+        f"{counted(int(is_repeated.sum()), 'row')} of forms that REDCap repeats ({forms}) dropped"
+        + (f", and with them columns {listed(emptied, most=6)}" if emptied else "")
+    )
+    return kept.drop(columns=[*emptied, columns[0]]), [note]
 
 
 def rename_columns(
@@ -175,7 +235,9 @@ def rename_columns(
     return table, notes
 
 
-def open_table(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame, list[str], object]:
+def open_table(
+    source: Table, columns: Mapping[str, str], sheet: str | None = None
+) -> tuple[pd.DataFrame, list[str], object]:
     """Read a participants table in our names.
 
     Parameters
@@ -183,6 +245,8 @@ def open_table(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame,
     source : DataFrame or path
     columns : mapping
         The user's: our name → the table's.
+    sheet : str, optional
+        Name or number of the sheet of a workbook.
 
     Returns
     -------
@@ -195,7 +259,7 @@ def open_table(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame,
     """
     where = "the participants table" if isinstance(source, pd.DataFrame) else source
     ids = [theirs for ours, theirs in columns.items() if ours in _WORDS]
-    table = load_table(source, ids)
+    table = load_table(source, ids, sheet)
     notes = list(table.attrs.get("notes", ()))
     table, rename_notes = rename_columns(table, columns, where)
     return table, notes + rename_notes, where
@@ -396,7 +460,7 @@ def _numbers_if_all_are(column: pd.Series) -> pd.Series:
 
 
 def table_ids(
-    source: Table | None, columns: Mapping[str, str] | None = None
+    source: Table | None, columns: Mapping[str, str] | None = None, sheet: str | None = None
 ) -> tuple[str, ...] | None:
     """Read the ids of a table in the order of its rows: whose the rows of a stacked array are.
 
@@ -405,6 +469,8 @@ def table_ids(
     source : DataFrame or path, optional
     columns : mapping, optional
         Our name → the table's.
+    sheet : str, optional
+        Name or number of the sheet of a workbook.
 
     Returns
     -------
@@ -413,5 +479,5 @@ def table_ids(
     """
     if source is None:
         return None
-    table, _, where = open_table(source, columns or {})
+    table, _, where = open_table(source, columns or {}, sheet)
     return tuple(table[find_id_column(table, (), where)].map(normal_id))

@@ -22,6 +22,7 @@ from nerve.data.readers.arrays import (
     read_slice,
 )
 from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.ids import normal_id
 from nerve.data.readers.matrices import TOLERANCE, is_symmetric
 from nerve.data.readers.modalities import refuse_several_measures
 from nerve.data.readers.names import scan_of_file, scans_in_file, scans_of_files
@@ -29,7 +30,7 @@ from nerve.data.readers.nested import HDF5
 from nerve.data.readers.opening import TEXT, files_below, is_data, keep_latest
 from nerve.data.readers.own_words import own_ids, own_labels
 from nerve.data.readers.regions import known_codes
-from nerve.data.readers.text import Numbers, read_numbers
+from nerve.data.readers.text import Numbers, first_column, read_numbers
 from nerve.data.readers.unfolding import Unfolding, expected_sizes, find_unfolding, unfoldings
 
 ENDINGS = (*TEXT, ".npy", ".npz", ".mat", *HDF5)
@@ -232,10 +233,13 @@ def _scans_in(path: Path, source: Path, options: Options, *, alone: bool) -> lis
             archive = _archive_scans(path, source, shapes)
             if archive:
                 return archive
-        name = _stack_name(shapes, options, path, flat=alone and path.suffix != ".npz")
+        may_be_flat = alone and (path.suffix != ".npz" or "ids" in options.typed)
+        name = _stack_name(shapes, options, path, flat=may_be_flat)
         if name is None:
             return []
         axis = _participant_axis(path, name, shapes[name], options)
+    except _AmbiguousRows:
+        raise
     except (NerveError, OSError):  # reported when it is read
         return []
     if axis is None:
@@ -278,14 +282,37 @@ def _named_rows(path: Path, options: Options) -> list[ScanFile]:
     skip = 0
     if ids is None and sizes and n_values > 1 and not unfoldings(n_values, sizes):
         skip = 1
-        first_numbers = numbers.values[:, 0].tolist()
-        ids = tuple(str(int(number)) for number in first_numbers if number.is_integer())
+        if np.all(numbers.values[:, 0] % 1 == 0):
+            ids = first_column(path)
     if ids is None or len(ids) < n_rows:
         return []
-    if sizes & {n_rows, n_values} or not unfoldings(n_values - skip, sizes):
+    if not unfoldings(n_values - skip, sizes):
         return []
+    if sizes & {n_rows, n_values} and not _are_typed_ids(ids, options):
+        is_series = options.data == "series" or _are_regions(ids, options)
+        if is_series or n_rows == n_values or n_values in sizes:
+            return []
+        raise _AmbiguousRows(
+            f"{path}: its {n_rows} rows of {n_values - skip} values after a word can be the vectors of "
+            f"{n_rows} participants, or the time series of as many regions. Say which: --ids FILE "
+            "with the participants in the order of the rows, or --data series."
+        )
     options = replace(options, ids=ids)
     return scans_in_file(path, n_rows, options, axis=0, variable="", skip=skip)
+
+
+class _AmbiguousRows(NerveError):
+    """Rows that are vectors of participants or time series of regions."""
+
+
+def _are_typed_ids(ids: Sequence[str], options: Options) -> bool:
+    """Whether the user named these participants with `--ids`."""
+    return "ids" in options.typed and [normal_id(word) for word in ids] == list(options.ids or ())
+
+
+def _are_regions(words: Sequence[str], options: Options) -> bool:
+    """Whether words are labels of the user's regions."""
+    return options.rows is not None and set(words) <= set(options.rows.labels)
 
 
 def _stack_name(shapes: Shapes, options: Options, path: Path, *, flat: bool) -> str | None:
@@ -322,6 +349,8 @@ def _participant_axis(
                 axes.append(axis)
         if not axes:  # time series
             axes = [0, 2]
+    elif "ids" in options.typed and n_ids == shape[0] != shape[1] and unfoldings(shape[1], sizes):
+        return 0
     elif sizes & set(shape) or (shape[0] == shape[1] and n_ids != shape[0]):
         return None
     else:

@@ -20,7 +20,6 @@ import pandas as pd
 from nerve._utils.archives import LARGE_TABLE, PACKED, open_table, require_regular_file
 from nerve._utils.errors import listed, problem
 from nerve._utils.formulas import unguarded_table
-from nerve.data.readers import excel
 from nerve.data.readers.frames import are_codes, find_frame
 from nerve.data.readers.opening import MENDING, explained_errors, require_file
 
@@ -308,10 +307,8 @@ def _parsed(text: _Text, rows: list[str], n_before: int) -> np.ndarray:
 
 
 def read_table(path: Path, **options: Any) -> pd.DataFrame:
-    """Another program's table with names of columns; `options` are those of `pandas.read_csv`. Excel's is read too."""
+    """Another program's table with names of columns; `options` are those of `pandas.read_csv`."""
     with explained_errors(path, "a table with names of columns"):
-        if path.suffix.lower() in (*excel.ENDINGS, *excel.NOT_READ):
-            return excel.read_workbook(path, options)
         require_regular_file(path)
         text = _read(path, _content(path))
         if (
@@ -354,6 +351,15 @@ def first_lines(path: Path) -> tuple[list[str], list[str]]:
     with explained_errors(require_file(path), "a table"):
         text = _read(path, None)
     return text.first, text.second
+
+
+def first_column(path: Path) -> tuple[str, ...]:
+    """The first word of each line, as it is written: `001` keeps its zeros."""
+    with explained_errors(require_file(path), "a table"):
+        text = _read(path, _content(path))
+        with text.lines() as lines:
+            rows = itertools.islice(lines, text.n_remarks + text.has_header, None)
+            return tuple(_cut(row, text.separator)[0] for row in rows if row.strip())
 
 
 def read_lines(path: Path) -> list[str]:

@@ -55,7 +55,7 @@ class Unfolding:  # numpydoc ignore=PR02
         return ORDERS[self.order] + diagonal + (" times 1/√2" if self.scale != 1 else "")
 
     def matrix(self, vector: np.ndarray, where: object) -> np.ndarray:
-        """The (R, R) matrix; without a diagonal in the vector, that of the matrix is 1."""
+        """The (R, R) matrix; without a diagonal in the vector, that of the matrix is not known (NaN)."""
         vector = np.asarray(vector, np.float64).ravel()
         if len(vector) != self.n_values:
             raise problem(
@@ -63,7 +63,7 @@ class Unfolding:  # numpydoc ignore=PR02
             )
         if self.order == "square":
             return vector.reshape(self.n_regions, self.n_regions)
-        matrix = np.eye(self.n_regions)
+        matrix = np.full((self.n_regions, self.n_regions), np.nan)
         first = 0 if self.diagonal else 1
         upper = self.order == "upper"
         rows, columns = (
@@ -146,7 +146,9 @@ def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
     """
     ways = [way for way in unfoldings(np.size(vector)) if way.order == order and not way.diagonal]
     if ways:
-        return ways[0].matrix(vector, where)
+        matrix = ways[0].matrix(vector, where)
+        np.fill_diagonal(matrix, 1.0)
+        return matrix
     raise problem(
         where, f"{np.size(vector)} values", expected="the R (R - 1) / 2 values of one triangle"
     )

@@ -19,7 +19,7 @@ _OF_READERS = {
     "header": "is for text files of numbers",
     "index": "is for text files of numbers",
 }
-_OF_TABLE = ("columns", "na_values", "visit", "sessions", "id_map")
+_OF_TABLE = ("columns", "sheet", "na_values", "visit", "sessions", "id_map")
 
 
 def refuse_unused_options(options: Options, reader: Reader, scans: Sequence[ScanFile]) -> None:
