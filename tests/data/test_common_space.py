@@ -23,7 +23,7 @@ from nerve.data.common_space import (
     reachable_parcellation,
 )
 from nerve.data.parcellation import load_parcellation
-from nerve.data.resampling import is_cortical
+from nerve.data.resampling_weights import is_cortical
 from nerve.methods.runs import embed_file, pretrain
 from nerve.methods.tangent import TangentSpace
 
@@ -74,7 +74,9 @@ def test_the_flat_figure_is_drawn_without_nilearn(folders, tmp_path, monkeypatch
 def models(folders, tmp_path_factory):
     """A run and a kept model, both of cohort b and its 100 regions."""
     folder = tmp_path_factory.mktemp("models")
-    pretrain([folders / "b"], folder / "run", preset="small", assignments=["epochs=0"], device="cpu")
+    pretrain(
+        [folders / "b"], folder / "run", preset="small", assignments=["epochs=0"], device="cpu"
+    )
     protocol = nerve.Protocol(targets="age", motion="none")
     nerve.KeptModel(TangentSpace(), protocol).fit(Cohort.load(folders / "b")).save(folder / "kept")
     return folder

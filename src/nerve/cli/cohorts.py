@@ -28,8 +28,8 @@ from nerve.cli.common import (
 )
 from nerve.data import readers
 from nerve.data import simulate as simulation
-from nerve.data.export import export_cohort
 from nerve.data.common_space import naming_resampling, resample_folder
+from nerve.data.export import export_cohort
 from nerve.data.parcellation import parcellation_names
 from nerve.data.quality import check_cohort
 from nerve.data.readers.ids import counted

@@ -229,6 +229,7 @@ def mean_correlation(first: Cohort, other: Cohort) -> float | None:
         return None
     return float(np.corrcoef(one.mean, two.mean)[0, 1])
 
+
 @contextmanager
 def naming_resampling(
     cohorts: Sequence[str | os.PathLike[str]], option: str = ""

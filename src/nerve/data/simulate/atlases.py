@@ -10,7 +10,7 @@ import numpy as np
 
 from nerve._utils.errors import problem
 from nerve.data.parcellation import Parcellation
-from nerve.data.resampling import is_cortical
+from nerve.data.resampling_weights import is_cortical
 
 
 def averages_into(fine: Parcellation, atlas: Parcellation) -> tuple[np.ndarray, Parcellation]:
