@@ -40,16 +40,18 @@ for axis, cohort in zip(axes, carried, strict=False):
     r = mean_correlation(carried[0], cohort)
     axis.set(xticks=[], yticks=[], title=f"{cohort.name}: r = {r:.2f} with north")
 figure.colorbar(image, ax=axes[2], label="mean FC")
+axes[3].set_axis_off()
+axes[3].set_title("south: mm to the nearest source")
+figure.draw_without_rendering()  # nilearn takes the place that the axis has now
+figure.set_layout_engine("none")
 
 centres = resampling.target.coordinates
 try:
     from nilearn.plotting import plot_markers
 except ImportError:
-    dots = axes[3].scatter(*centres[:, :2].T, c=resampling.nearest, s=14)
-    axes[3].set(xlabel="x (mm)", ylabel="y (mm)", aspect="equal")
-    figure.colorbar(dots, ax=axes[3])
+    axes[3].scatter(*centres[:, :2].T, c=resampling.nearest, s=14)
+    axes[3].set_aspect("equal")
 else:
-    axes[3].set_axis_off()
     plot_markers(
         resampling.nearest,
         centres,
@@ -59,7 +61,6 @@ else:
         figure=figure,
         axes=axes[3],
     )
-axes[3].set_title("south: mm to the nearest source")
 plt.show()
 
 # %%
