@@ -242,22 +242,29 @@ def test_a_pool_is_resumed_bit_for_bit(folders, tmp_path, monkeypatch):
         "device": "cpu",
         "parcellation": "schaefer100-17",
     }
-    whole = pretrain(cohorts, tmp_path / "whole", **options)
     advance = _Trainer._advance
     steps = []
 
-    def die_after_three(self, rows, batch):
+    def count(self, rows, batch):
         steps.append(rows)
-        if len(steps) > 3:
-            raise RuntimeError("killed")
         return advance(self, rows, batch)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(_Trainer, "_advance", die_after_three)
-        with pytest.raises(RuntimeError, match="killed"):
-            pretrain(cohorts, tmp_path / "killed", **options)
+    def die_after_three(self, rows, batch):
+        if len(steps) == 3:
+            raise RuntimeError("killed")
+        return count(self, rows, batch)
+
+    monkeypatch.setattr(_Trainer, "_advance", count)
+    whole = pretrain(cohorts, tmp_path / "whole", **options)
+    n_steps = len(steps)
+    steps.clear()
+    monkeypatch.setattr(_Trainer, "_advance", die_after_three)
+    with pytest.raises(RuntimeError, match="killed"):
+        pretrain(cohorts, tmp_path / "killed", **options)
+    steps.clear()
+    monkeypatch.setattr(_Trainer, "_advance", count)
     resumed = pretrain(cohorts, tmp_path / "killed", resume=True, **options)
+    assert len(steps) == n_steps - 3  # what was done before is not done again
     tensors = resumed.tensors()
     for name, tensor in whole.tensors().items():
         assert np.array_equal(tensor.numpy(), tensors[name].numpy()), name
-    assert len(steps) == 4

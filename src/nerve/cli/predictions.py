@@ -108,6 +108,11 @@ def predict(
     participants = counted(table["participant_id"].nunique())
     targets = counted(table["target"].nunique(), "target")
     say(f"{out}: {participants}, {targets}")
+    if "low" in table and calibrate is None:
+        say(
+            "low and high cover nine of ten participants of the training cohort, each predicted by "
+            "a model of the others. In participants unlike these they cover fewer."
+        )
 
 
 @app.command()
