@@ -21,7 +21,8 @@ from scipy.spatial.distance import cdist
 
 import nerve
 from nerve._utils.files import write_tsv
-from nerve.data.resampling import Resampling, _spacing, is_cortical
+from nerve.data.resampling import Resampling
+from nerve.data.resampling_weights import is_cortical, spacing_of
 
 FACTORS = (0.2, 0.3, 0.4, 0.44, 0.48, 0.52, 0.56, 0.6, 0.7, 0.8, 1.0)
 ATLASES = ("schaefer100-17", "schaefer200-17", "schaefer400-17", "cc200", "shen268")
@@ -95,7 +96,7 @@ def measure(data: Path) -> pd.DataFrame:
             for target, (truth, there) in atlases.items():
                 if source == target:
                     continue
-                spacing = (_spacing(here) + _spacing(there)) / 2
+                spacing = (spacing_of(here) + spacing_of(there)) / 2
                 for factor in FACTORS:
                     resampling = Resampling.between(
                         here, there, width=factor * spacing, farthest=np.inf

@@ -1,6 +1,9 @@
 """Cohorts of several atlases brought into one: never unasked, and always said."""
 
 import json
+import re
+import shlex
+import shutil
 import sys
 
 import numpy as np
@@ -9,12 +12,20 @@ import pytest
 from typer.testing import CliRunner
 
 import nerve
-from nerve._utils.errors import NerveError, NerveWarning
+from nerve._utils.errors import NerveError, NerveWarning, OtherRegions
 from nerve.cli import app
 from nerve.core.training import _Trainer
 from nerve.data.cohort import Cohort
-from nerve.data.common_space import bring_together, describe_meeting, meeting_sentences
+from nerve.data.common_space import (
+    bring_together,
+    describe_meeting,
+    meeting_sentences,
+    reachable_parcellation,
+)
+from nerve.data.parcellation import load_parcellation
+from nerve.data.resampling_weights import is_cortical
 from nerve.methods.runs import embed_file, pretrain
+from nerve.methods.tangent import TangentSpace
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +70,96 @@ def test_the_flat_figure_is_drawn_without_nilearn(folders, tmp_path, monkeypatch
     assert "x (mm)" in figure.read_text()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "pretrain {a} {b} --out {out} --preset small --set epochs=1",
-        "evaluate {a} --test {b} --features raw --targets age --motion none --out {out}",
-    ],
-)
-def test_nobody_is_resampled_unasked(folders, tmp_path, command):
-    words = command.format(a=folders / "a", b=folders / "b", out=tmp_path / "out").split()
-    result = CliRunner().invoke(app, words)
-    assert isinstance(result.exception, NerveError)
-    assert "--parcellation" in str(result.exception)
-    assert "nerve resample" in str(result.exception)
+@pytest.fixture(scope="module")
+def models(folders, tmp_path_factory):
+    """A run and a kept model, both of cohort b and its 100 regions."""
+    folder = tmp_path_factory.mktemp("models")
+    pretrain(
+        [folders / "b"], folder / "run", preset="small", assignments=["epochs=0"], device="cpu"
+    )
+    protocol = nerve.Protocol(targets="age", motion="none")
+    nerve.KeptModel(TangentSpace(), protocol).fit(Cohort.load(folders / "b")).save(folder / "kept")
+    return folder
+
+
+MEETINGS = {  # a command that meets other regions → what its refusal says to type
+    "pretrain {a} {b} --out {out}/run --preset small --set epochs=0 --device cpu":
+        "--parcellation schaefer100-17",
+    "evaluate {a} --test {b} --features raw --targets age --motion none --n-folds 3 --out {out}/r":
+        "--parcellation schaefer100-17",
+    "evaluate {a} --features {run} --targets age --motion none --n-folds 3 --out {out}/r":
+        "--parcellation schaefer100-17",
+    "embed {run} {a} {out}/a.tsv --device cpu": "--resample",
+    "predict {kept} {a} {out}/a.tsv": "--resample",
+    "check {a} --model {run}": "nerve resample",
+    "interpret {run} {a} --out {out}/maps --device cpu": "nerve resample",
+    "run {a} --targets age --motion none --n-folds 3 --model {run} --out {out}/r": "nerve resample",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", MEETINGS, ids=lambda command: command.split(" --")[0])
+@pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
+def test_nobody_is_resampled_unasked_and_the_refusal_says_what_to_type(
+    folders, models, tmp_path, undrawn, command
+):
+    """What stands in the refusal is typed as it is, and then the command works."""
+    shutil.copytree(folders / "a", tmp_path / "a")
+    names = {"a": tmp_path / "a", "b": folders / "b", "out": tmp_path}
+    names |= {"run": models / "run", "kept": models / "kept"}
+    words = command.format(**names).split()
+    refused = run(*words)
+    assert isinstance(refused.exception, OtherRegions), refused.output
+    assert "Nothing is resampled unasked" in str(refused.exception)
+    [to_type] = re.findall("`([^`]+)`", str(refused.exception))
+    assert to_type.startswith(MEETINGS[command])
+    if to_type.startswith("nerve "):
+        first = shlex.split(to_type)[1:]
+        done = run(*first)
+        assert done.exit_code == 0, done.output
+        words = [first[2] if word == str(tmp_path / "a") else word for word in words]
+    else:
+        words += shlex.split(to_type)
+    done = run(*words)
+    assert done.exit_code == 0, f"{words}\n{done.output}\n{done.exception}"
+
+
+def test_the_regions_that_are_named_can_be_reached_by_all(folders, tmp_path):
+    """Of an atlas with the subcortex and one without, the one without; of one without networks, the other."""
+    whole = load_parcellation("schaefer100-17+aseg19")
+    cortex = load_parcellation("schaefer200-17")
+    assert reachable_parcellation([whole, cortex], [whole, cortex]) == cortex
+    with pytest.raises(NerveError, match="19 of 119 regions have no region of schaefer200-17"):
+        reachable_parcellation([cortex], [whole])
+    plain = load_parcellation("cc200")
+    plain = plain.subset(np.flatnonzero(is_cortical(plain)), name="cc200")
+    nerve.simulate_cohort(12, plain, 40, name="plain").save(tmp_path / "plain")
+    words = ["pretrain", folders / "a", tmp_path / "plain", "--out", tmp_path / "run"]
+    assert "`--parcellation schaefer200-17`" in str(run(*words).exception)
+
+
+def test_a_model_of_regions_that_cannot_be_reached_says_so(folders, tmp_path):
+    whole = nerve.simulate_cohort(12, "schaefer100-17+aseg19", 40, name="whole")
+    options = {"preset": "small", "assignments": ["epochs=0"], "device": "cpu"}
+    pretrain([whole], tmp_path / "run", **options)
+    refused = run("embed", tmp_path / "run", folders / "a", tmp_path / "a.tsv", "--device", "cpu")
+    assert "It cannot be resampled either" in str(refused.exception)
+    assert "19 of 119 regions have no region of schaefer200-17" in str(refused.exception)
+
+
+def test_a_table_is_named_where_regions_have_no_name(tmp_path):
+    """A cohort with some regions of an atlas: its own table stands for them on the command line."""
+    some = load_parcellation("schaefer100-17")
+    some = some.subset(np.arange(0, 100, 2), name="schaefer100-17")
+    nerve.simulate_cohort(12, some, 40, name="some").save(tmp_path / "some")
+    nerve.simulate_cohort(12, "schaefer200-17", 40, name="more").save(tmp_path / "more")
+    words = ["pretrain", tmp_path / "some", tmp_path / "more", "--out", tmp_path / "run"]
+    [to_type] = re.findall("`([^`]+)`", str(run(*words).exception))
+    assert to_type == f"--parcellation {tmp_path / 'some' / 'regions.tsv'}"
+    options = ["--preset", "small", "--set", "epochs=0", "--device", "cpu"]
+    done = run(*words, *options, *shlex.split(to_type))
+    assert done.exit_code == 0, done.output
+    assert "untrained, with its initial weights" in done.output
 
 
 def test_a_pool_of_two_atlases_is_trained_used_and_recorded(folders, tmp_path):
@@ -154,22 +242,29 @@ def test_a_pool_is_resumed_bit_for_bit(folders, tmp_path, monkeypatch):
         "device": "cpu",
         "parcellation": "schaefer100-17",
     }
-    whole = pretrain(cohorts, tmp_path / "whole", **options)
     advance = _Trainer._advance
     steps = []
 
-    def die_after_three(self, rows, batch):
+    def count(self, rows, batch):
         steps.append(rows)
-        if len(steps) > 3:
-            raise RuntimeError("killed")
         return advance(self, rows, batch)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(_Trainer, "_advance", die_after_three)
-        with pytest.raises(RuntimeError, match="killed"):
-            pretrain(cohorts, tmp_path / "killed", **options)
+    def die_after_three(self, rows, batch):
+        if len(steps) == 3:
+            raise RuntimeError("killed")
+        return count(self, rows, batch)
+
+    monkeypatch.setattr(_Trainer, "_advance", count)
+    whole = pretrain(cohorts, tmp_path / "whole", **options)
+    n_steps = len(steps)
+    steps.clear()
+    monkeypatch.setattr(_Trainer, "_advance", die_after_three)
+    with pytest.raises(RuntimeError, match="killed"):
+        pretrain(cohorts, tmp_path / "killed", **options)
+    steps.clear()
+    monkeypatch.setattr(_Trainer, "_advance", count)
     resumed = pretrain(cohorts, tmp_path / "killed", resume=True, **options)
+    assert len(steps) == n_steps - 3  # what was done before is not done again
     tensors = resumed.tensors()
     for name, tensor in whole.tensors().items():
         assert np.array_equal(tensor.numpy(), tensors[name].numpy()), name
-    assert len(steps) == 4

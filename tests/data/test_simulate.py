@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nerve
+from nerve._utils.errors import NerveError
 from nerve.cli import app
 from nerve.data.connectivity import fisher_z, pearson
 from nerve.data.simulate import (
@@ -437,3 +438,31 @@ def test_the_command_without_time_series_keeps_none_and_never_overwrites_unasked
     assert isinstance(refused.exception, nerve.NerveError)
     assert "already exists" in str(refused.exception)
     assert CliRunner().invoke(app, [*options, "--overwrite"]).exit_code == 0
+
+
+def test_a_brain_seen_in_another_atlas_is_the_average_of_its_small_regions():
+    fine = simulate_cohort(3, "schaefer400-17", 60, seed=4)
+    seen = simulate_cohort(3, "schaefer400-17", 60, seed=4, seen_in="shen268")
+    pd.testing.assert_frame_equal(seen.participants, fine.participants)
+    assert seen.notes["truth"]["targets"] == fine.notes["truth"]["targets"]
+    assert seen.notes["truth"]["seen_in"] == "shen268"
+    assert seen.parcellation.name == "shen268"
+    # one region, by hand: the small regions of its side that have no nearer centre
+    region = seen.parcellation.labels[7]
+    place = seen.parcellation.coordinates
+    small = fine.parcellation.coordinates
+    members = []
+    for number, centre in enumerate(small):
+        same_side = place[:, 0] * centre[0] >= 0
+        distances = np.where(same_side, np.linalg.norm(place - centre, axis=1), np.inf)
+        if distances.argmin() == 7:
+            members.append(number)
+    assert members, region
+    series = np.asarray(fine.timeseries[1], float)[:, members]
+    expected = ((series - series.mean(axis=0)) / series.std(axis=0)).mean(axis=1)
+    np.testing.assert_allclose(np.asarray(seen.timeseries[1])[:, 7], expected, atol=1e-4)
+
+
+def test_a_brain_without_centres_is_not_seen_in_another_atlas():
+    with pytest.raises(NerveError, match="have no MNI centre"):
+        simulate_cohort(2, "schaefer100-17+aseg19", 30, seen_in="shen268")

@@ -4,16 +4,31 @@ Words are never changed. What makes commands quick is around them: presets of on
 line that is not run stands in `NOT_RUN` with the reason. Figures are drawn by tests/report.
 """
 
+import shlex
 import shutil
+import warnings
 
+import pandas as pd
 import pytest
 from tests.promises import stand_ins
-from tests.promises.documents import PAGES, ROOT, nerve_commands, shell_commands
+from tests.promises.conftest import N_SIMULATED
+from tests.promises.documents import (
+    PAGES,
+    ROOT,
+    blocks,
+    in_one_epoch,
+    nerve_commands,
+    shell_commands,
+)
 from typer.testing import CliRunner
 
+import nerve
+from nerve._utils.errors import NerveWarning
 from nerve.cli import app, bids
+from nerve.methods.raw import RawFC
 
 pytestmark = pytest.mark.slow
+TRAVEL = ROOT / "docs/tutorials/train-here-use-there.md"
 OWN = "docs/howto/bring-your-own-cohort/"
 READERS = {
     "afni": stand_ins.afni, "connectomes": stand_ins.connectomes, "inside-files": stand_ins.inside_files,
@@ -63,7 +78,8 @@ def run(page):
 def test_every_page_is_run_or_has_a_reason_not_to_be():
     pages = {str(page.relative_to(ROOT)) for page in PAGES if list(commands(page))}
     run_here = {f"{OWN}{name}.md" for name in READERS} | {f"docs/howto/{name}.md" for name in HOWTO}
-    assert pages <= run_here | {"docs/howto/reproduce-the-paper.md"}
+    others = {"docs/howto/reproduce-the-paper.md", "docs/any-atlas.md"}
+    assert pages <= run_here | others | {str(TRAVEL.relative_to(ROOT))}
     for name, part in NOT_RUN:
         lines = [
             " ".join(words) for words in nerve_commands((ROOT / name).read_text(encoding="utf-8"))
@@ -103,6 +119,54 @@ def test_the_how_tos_run_one_after_another(lab, quick, monkeypatch):
     monkeypatch.chdir(lab)
     for name in HOWTO:
         run(ROOT / "docs" / "howto" / f"{name}.md")
+
+
+def test_the_tutorial_of_three_atlases_runs_from_top_to_bottom(
+    tmp_path, quick, undrawn, monkeypatch
+):
+    """With the labels that its `head` line takes from the table of participants."""
+    monkeypatch.chdir(tmp_path)
+    for words in commands(TRAVEL):
+        if "--calibrate" in words:
+            rows = (tmp_path / "cohorts/west/participants.tsv").read_text().splitlines()
+            (tmp_path / "labels.tsv").write_text("\n".join(rows[:31]))
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"nerve {' '.join(words)}\n{done.output}\n{done.exception}"
+    assert len(pd.read_csv("west-features.tsv", sep="\t")) == N_SIMULATED
+    assert pd.read_csv("calibrated.tsv", sep="\t")["calibrated_on"].any()
+    # the command that it says is refused, with the sentence that it quotes
+    [refused] = blocks(TRAVEL.read_text(encoding="utf-8"), "text")
+    done = CliRunner().invoke(app, shlex.split(refused)[1:])
+    last = "Nothing is resampled unasked. Add `--parcellation schaefer200-17` to the command"
+    assert last in str(done.exception)
+    assert last in TRAVEL.read_text(encoding="utf-8")
+
+
+def test_the_python_of_the_tutorial_runs():
+    [code] = blocks(TRAVEL.read_text(encoding="utf-8"), "python")
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NerveWarning)
+        exec(in_one_epoch(code), names)
+    assert len(names["predictions"]) == len(names["west"])
+
+
+def test_the_page_on_any_atlas_runs(tmp_path, quick, undrawn, monkeypatch):
+    """Three cohorts of three atlases, with the columns that the page names."""
+    monkeypatch.chdir(tmp_path)
+    for name, atlas in {
+        "abide": "cc200",
+        "ucla": "schaefer400-17",
+        "stages": "schaefer400-7",
+    }.items():
+        stand_ins.cohorts(tmp_path / "cohorts", (name,), atlas, n=12)
+    shutil.copytree(tmp_path / "cohorts" / "abide", tmp_path / "cohorts" / "new")
+    protocol = nerve.Protocol(targets="age", motion="none")
+    training = nerve.Cohort.load(tmp_path / "cohorts" / "stages")
+    nerve.KeptModel(RawFC(), protocol).fit(training).save(tmp_path / "models" / "age")
+    for words in commands(ROOT / "docs/any-atlas.md"):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"nerve {' '.join(words)}\n{done.output}\n{done.exception}"
 
 
 def test_the_bids_app_runs(tmp_path, monkeypatch, undrawn):

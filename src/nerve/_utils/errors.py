@@ -46,6 +46,32 @@ class NotFitted(NerveError, NotFittedError):
     """A method was used before `fit`; also an error of scikit-learn's class of that meaning."""
 
 
+class OtherRegions(NerveError):
+    """Data have other regions than those that they are wanted in.
+
+    Parameters
+    ----------
+    cause : str
+        What does not fit, as a sentence.
+    wanted : Parcellation
+        The regions that they should have.
+    remedy : str, optional
+        What to do. By default, how to resample; a command puts in what exactly to type
+        (`nerve.data.common_space.naming_resampling`).
+    """
+
+    def __init__(self, cause: str, wanted: Any, remedy: str | None = None) -> None:
+        self.cause = cause
+        self.wanted = wanted
+        if remedy is None:
+            remedy = (
+                "Data are carried to other regions only where asked for: in Python by "
+                f"`cohort.resample({wanted.name!r})`, as a folder by `nerve resample COHORT OUT "
+                f"--parcellation {wanted.name}`."
+            )
+        super().__init__(f"{cause} {remedy}")
+
+
 class ParticipantError(NerveError):
     """A problem with some participants, who are known by their rows.
 

@@ -28,6 +28,7 @@ from nerve.cli.common import (
 )
 from nerve.data import readers
 from nerve.data import simulate as simulation
+from nerve.data.common_space import naming_resampling, resample_folder
 from nerve.data.export import export_cohort
 from nerve.data.parcellation import parcellation_names
 from nerve.data.quality import check_cohort
@@ -86,6 +87,10 @@ def atlas_show(
 _SIMULATE = {
     "subjects": (300, "Participants."),
     "parcellation": ("schaefer100-17", "A built-in name, or a TSV."),
+    "seen_in": (
+        str,
+        "Another atlas in which the scans are read, coarser than --parcellation: a name or a TSV.",
+    ),
     "timepoints": (200, "Volumes of a scan."),
     "seed": (0, "Seed of participants and scans."),
     "structure_seed": (0, "Seed of what cohorts share: factors and network pairs."),
@@ -117,7 +122,8 @@ def simulate(
     options["name"] = as_utf8(options["name"] or Path(out).resolve().name)
     folder = simulation.simulate_to(out, n_participants, **options)
     series = f", time series of {options['timepoints']} volumes" if keeps_timeseries else ""
-    say(f"{folder}: {n_participants} participants, {options['parcellation']}{series}")
+    regions = options["seen_in"] or options["parcellation"]
+    say(f"{folder}: {n_participants} participants, {regions}{series}")
     for target, relation in read_json(folder / "truth.json")["targets"].items():
         pairs = ", ".join("–".join(pair) for pair in relation["pairs"]) or "no network pair"
         say(f"  {target:<14} true r {relation['true_r']:.2f}  on {pairs}")
@@ -253,7 +259,8 @@ def check(
     opened = nerve.Cohort.load(cohort)
     quality = check_cohort(opened)
     if model is not None:
-        likeness = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
+        with naming_resampling([cohort]):
+            likeness = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
         quality = quality.with_model(likeness)
         if figure is not None and likeness.found is not None:
             draw_likeness(figure, likeness, opened.name, overwrite=overwrite)
@@ -304,8 +311,6 @@ def resample(
 
     Example: `nerve resample cohorts/abide cohorts/abide-200 --parcellation schaefer200-17`
     """
-    from nerve.data.common_space import resample_folder
-
     report = resample_folder(
         cohort,
         out,

@@ -22,7 +22,12 @@ from nerve.cli.common import (
     say,
     with_table,
 )
-from nerve.data.common_space import bring_together, describe_meeting, meeting_sentences
+from nerve.data.common_space import (
+    bring_together,
+    describe_meeting,
+    meeting_sentences,
+    naming_resampling,
+)
 
 models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
 app.add_typer(models, name="models")
@@ -88,18 +93,19 @@ def pretrain(
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        encoder = pretrain_and_save(
-            cohorts,
-            out,
-            preset=preset,
-            config=config,
-            assignments=assignments or [],
-            resume=resume,
-            device=device,
-            seed=seed,
-            log=log,
-            parcellation=parcellation,
-        )
+        with naming_resampling(cohorts, "--parcellation"):
+            encoder = pretrain_and_save(
+                cohorts,
+                out,
+                preset=preset,
+                config=config,
+                assignments=assignments or [],
+                resume=resume,
+                device=device,
+                seed=seed,
+                log=log,
+                parcellation=parcellation,
+            )
     except TrainingStopped as stopped:
         note(f"nerve: {stopped}", typer.colors.YELLOW)
         raise typer.Exit(128 + stopped.signal_number) from None
@@ -107,10 +113,12 @@ def pretrain(
         return
     if len(encoder.history_):  # empty where the file of a resumed run was lost
         last = encoder.history_.iloc[-1]
-        say(
-            f"{out}: {int(last['step'])} steps, training loss {last['training_loss']:.4g}, "
-            f"best at {encoder.best_step_}"
-        )
+        n_steps = int(last["step"])
+        if n_steps:
+            loss = last["training_loss"]
+            say(f"{out}: {n_steps} steps, training loss {loss:.4g}, best at {encoder.best_step_}")
+        else:
+            say(f"{out}: untrained, with its initial weights")
     opened = [nerve.Cohort.load(cohort) for cohort in cohorts]
     if parcellation is not None:
         opened = bring_together(opened, parcellation)
@@ -157,16 +165,17 @@ def embed(
         else:
             draw_likeness(figure, likeness, name)
 
-    values = embed_file(
-        run,
-        cohort,
-        out,
-        pooling=pooling,
-        device=device,
-        overwrite=overwrite,
-        on_difference=show_likeness,
-        resample=resample,
-    )
+    with naming_resampling([cohort], "--resample"):
+        values = embed_file(
+            run,
+            cohort,
+            out,
+            pooling=pooling,
+            device=device,
+            overwrite=overwrite,
+            on_difference=show_likeness,
+            resample=resample,
+        )
     shape = " x ".join(map(str, values.shape))
     say(f"{out}: {shape} ({pooling})" if pooling else f"{out}: {shape}")
 
@@ -250,7 +259,9 @@ def interpret(
         for encoder in encoders:
             encoder.set_params(pooling=pooling)
     folder = out or runs[0]
-    tables = nerve.interpret.interpret_to(folder, encoders, nerve.Cohort.load(cohort), **options)
+    opened = nerve.Cohort.load(cohort)
+    with naming_resampling([cohort]):
+        tables = nerve.interpret.interpret_to(folder, encoders, opened, **options)
     if options["targets"]:
         most_important = tables["importance"].groupby("target", sort=False).head(3)
         for row in most_important.itertuples():

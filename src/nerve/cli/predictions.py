@@ -58,15 +58,17 @@ def evaluate(
     Example: `nerve evaluate cohorts/ucla --features raw,pca,runs/first --targets age,sex --out
     results/ucla`
     """
+    from nerve.data.common_space import naming_resampling
     from nerve.experiments import commands
 
     names = nerve.evaluation.protocol.as_names(features)
     model = None
     if save_model:  # refused before anything is computed
         model = commands.model_to_keep(names, protocol, save_model)
-    commands.run_evaluation(
-        cohort, names, protocol, out, test=test or [], parcellation=parcellation
-    )
+    with naming_resampling([cohort, *(test or [])], "--parcellation"):
+        commands.run_evaluation(
+            cohort, names, protocol, out, test=test or [], parcellation=parcellation
+        )
     if model is not None and save_model:
         training = nerve.Cohort.load(cohort)
         if parcellation is not None:
@@ -95,15 +97,22 @@ def predict(
 
     Example: `nerve predict models/age cohorts/new predictions.tsv`
     """
+    from nerve.data.common_space import naming_resampling
     from nerve.data.readers.ids import counted
     from nerve.methods.kept_model import predict_file
 
-    table = predict_file(
-        probe, cohort, out, overwrite=overwrite, resample=resample, calibrate=calibrate
-    )
+    with naming_resampling([cohort], "--resample"):
+        table = predict_file(
+            probe, cohort, out, overwrite=overwrite, resample=resample, calibrate=calibrate
+        )
     participants = counted(table["participant_id"].nunique())
     targets = counted(table["target"].nunique(), "target")
     say(f"{out}: {participants}, {targets}")
+    if "low" in table and calibrate is None:
+        say(
+            "low and high cover nine of ten participants of the training cohort, each predicted by "
+            "a model of the others. In participants unlike these they cover fewer."
+        )
 
 
 @app.command()
@@ -131,6 +140,7 @@ def run(
 
     Example: `nerve run cohorts/ucla --targets age,sex --covariates site --out results/ucla`
     """
+    from nerve.data.common_space import naming_resampling
     from nerve.experiments import commands
     from nerve.methods.pretrained import find_model
 
@@ -143,7 +153,8 @@ def run(
         encoder = str(find_model(model))
     quality = commands.check_usable(cohort)
     features = ["raw", "pca", "tangent", encoder]
-    commands.run_evaluation(cohort, features, protocol, out, quality=quality)
+    with naming_resampling([cohort]):
+        commands.run_evaluation(cohort, features, protocol, out, quality=quality)
 
 
 @app.command()

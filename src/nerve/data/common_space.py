@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nerve._utils.errors import NerveError, OtherRegions, listed
 from nerve._utils.files import write_tsv
 from nerve._utils.privacy import name_in_results
 from nerve.data.cohort import Cohort
-from nerve.data.parcellation import Parcellation, load_parcellation
+from nerve.data.parcellation import Parcellation, load_parcellation, parcellation_names
 from nerve.data.quality.likeness import ALIKE, FEWEST, Signature
 from nerve.data.resampling import FARTHEST, Resampling, in_words
 
 REPORT = "resampling.tsv"  # in the folder of a resampled cohort: a row per region
+# regions that most atlases can be carried to, where none of the cohorts' own will do
+_COMMON = ("schaefer200-17",)
 
 
 @dataclass(frozen=True)
@@ -223,3 +228,87 @@ def mean_correlation(first: Cohort, other: Cohort) -> float | None:
     if one is None or two is None:
         return None
     return float(np.corrcoef(one.mean, two.mean)[0, 1])
+
+
+@contextmanager
+def naming_resampling(
+    cohorts: Sequence[str | os.PathLike[str]], option: str = ""
+) -> Iterator[None]:
+    """Say in a refusal of other regions what to type, so that the cohorts are resampled.
+
+    Parameters
+    ----------
+    cohorts : sequence of path
+        The cohort folders of a command.
+    option : {"", "--resample", "--parcellation"}
+        The option of the command that resamples them; without one, `nerve resample` is named.
+    """
+    try:
+        yield
+    except OtherRegions as error:
+        sources = {str(folder): Cohort.load(folder).parcellation for folder in cohorts}
+        candidates = [error.wanted]
+        if error.wanted in sources.values():
+            # Cohorts that meet may have any regions: those with networks, and the coarsest of them,
+            # which are the most faithful.
+            candidates = [*sources.values(), *map(load_parcellation, _COMMON)]
+            candidates.sort(key=lambda regions: (regions.n_networks < 2, regions.n_regions))
+        try:
+            target = reachable_parcellation(list(sources.values()), candidates)
+        except NerveError as reason:
+            remedy = f"It cannot be resampled either. {reason}"
+            raise OtherRegions(error.cause, error.wanted, remedy) from error
+        name = _typed_name(target, sources)
+        if option == "--resample":
+            command = f"Add `{option}` to the command to resample the cohort."
+        elif option:
+            command = f"Add `{option} {name}` to the command to resample all cohorts."
+        else:
+            words = []
+            for folder, parcellation in sources.items():
+                if parcellation != target:
+                    out = f"{folder.rstrip('/')}-{target.name}"
+                    line = shlex.join(["nerve", "resample", folder, out, "--parcellation", name])
+                    words.append(f"`{line}`")
+            command = f"Write it in these regions, and use what was written: {listed(words)}."
+        remedy = f"Nothing is resampled unasked. {command}"
+        raise OtherRegions(error.cause, error.wanted, remedy) from error
+
+
+def reachable_parcellation(
+    sources: Sequence[Parcellation], candidates: Sequence[Parcellation]
+) -> Parcellation:
+    """Choose the first parcellation to which all others can be carried.
+
+    Parameters
+    ----------
+    sources : sequence of Parcellation
+        Those of the cohorts.
+    candidates : sequence of Parcellation
+        In the order in which they are tried.
+
+    Returns
+    -------
+    Parcellation
+    """
+    refusals = []
+    for target in candidates:
+        try:
+            for source in sources:
+                Resampling.between(source, target)
+        except NerveError as error:
+            refusals.append(error)
+        else:
+            return target
+    raise refusals[0]
+
+
+def _typed_name(parcellation: Parcellation, cohorts: Mapping[str, Parcellation]) -> str:
+    """What stands for a parcellation on the command line: its name, or the table of a cohort."""
+    is_known = parcellation.name.removesuffix("+aseg19") in parcellation_names()
+    if is_known and load_parcellation(parcellation.name) == parcellation:
+        return shlex.quote(parcellation.name)
+    for folder, known in cohorts.items():
+        if known == parcellation:
+            return shlex.quote(str(Path(folder) / "regions.tsv"))
+    return "TABLE.tsv"

@@ -20,19 +20,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import NerveError, brief, did_you_mean, listed, problem, require
+from nerve._utils.errors import (
+    NerveError,
+    OtherRegions,
+    brief,
+    did_you_mean,
+    listed,
+    problem,
+    require,
+)
 from nerve._utils.files import read_tsv
 from nerve._utils.privacy import printable
 from nerve.data import atlas_tables as atlases
 from nerve.data.atlas_tables import parcellation_names
 
 OUTSIDE_NETWORK = "Subcortical"
-# what refusals of other regions end with
-HOW_TO_RESAMPLE = (
-    "Data are carried to other regions only where asked for: `nerve resample COHORT OUT "
-    "--parcellation NAME`, or the option --parcellation of `pretrain` and of `evaluate --test`, "
-    "--resample of `embed` and `predict`."
-)
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
 _NETWORK_COLUMNS = (
     "network",
@@ -246,12 +248,13 @@ class Parcellation:  # numpydoc ignore=PR02
             label for label, position in zip(other.labels, index, strict=True) if position < 0
         ]
         if missing:
-            raise NerveError(
+            cause = (
                 f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among the "
-                f"{self.n_regions} labels of {self.name} ({listed(missing, most=3)}; the labels there are like "
-                f"{listed(self.labels, most=3)}). Regions are matched by label: name the parcellation that the data "
-                f"were made with, or give its table. {HOW_TO_RESAMPLE}"
+                f"{self.n_regions} labels of {self.name} ({listed(missing, most=3)}; the labels "
+                f"there are like {listed(self.labels, most=3)}). Regions are matched by label: name "
+                "the parcellation that the data were made with, or give its table."
             )
+            raise OtherRegions(cause, other)
         return index
 
     def positions_of(self, other: Parcellation | str) -> np.ndarray:
@@ -326,11 +329,12 @@ def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]
         atlases.schaefer_size(there.name, there_labels),
     ]
     if 0 not in sizes and sizes[0] != sizes[1]:
-        raise NerveError(
-            f"{here.name} holds parcels of Schaefer-{sizes[0]} and {there.name} of Schaefer-{sizes[1]}: different "
-            "parcels, although some labels are alike. Name the parcellation that the data were made with. "
-            f"{HOW_TO_RESAMPLE}"
+        cause = (
+            f"{here.name} holds parcels of Schaefer-{sizes[0]} and {there.name} of "
+            f"Schaefer-{sizes[1]}: different parcels, although some labels are alike. Name the "
+            "parcellation that the data were made with."
         )
+        raise OtherRegions(cause, there)
     if 0 in sizes:
         alias = atlases.aliases_between(here.name, there.name)
     else:

@@ -16,8 +16,6 @@ smoother than its own data would be; distant ones are hardly changed.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,27 +23,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import NerveError, listed, problem
+from nerve._utils.errors import NerveError, problem
 from nerve.data.lazy_arrays import Series, Stack
 from nerve.data.parcellation import Parcellation, load_parcellation
+from nerve.data.resampling_weights import (
+    distance_of_largest,
+    distances_between,
+    overlap_weights,
+    spacing_of,
+)
 
 WIDTH = 0.48  # of the mean spacing of both atlases; `python -m studies.resampling_width`
 FARTHEST = 25.0  # mm to the nearest source region, beyond which a target region is refused
 
 _SEEN = 1e-3  # a source region of less weight in every target region counts as not used
-_MIDLINE = 4.0  # mm: a centre that is nearer to the midline belongs to both hemispheres
+_NEGLIGIBLE = 1e-8  # weights below it, relative to the nearest source, are lost in float32 anyway
 _SAME_PLACE = 10.0  # mm: regions of the same label that are farther apart are not the same
-# Networks of regions below the cortex, and names that say nothing of a region.
-_BELOW = re.compile(
-    "subcort|noncort|cerebel|brain.?stem|thalam|caudate|putamen|pallid|accumb|amygd|hippocamp|vermis",
-    re.IGNORECASE,
-)
-_UNKNOWN = re.compile("^(unassigned|uncertain|unknown|none|all|)$", re.IGNORECASE)
-# mm from the nearest centre of Schaefer-1000: cortex has centres there. Of 200 CC200 regions, 198 are
-# told right by 10 mm; a network that is known to be cortical is believed up to 20 mm, because Shen's
-# networks hold cerebellum.
-_NEAR_CORTEX = 10.0
-_FAR_FROM_CORTEX = 20.0
 
 
 @dataclass(frozen=True)
@@ -121,21 +114,22 @@ class Resampling:  # numpydoc ignore=PR02
             nearest = np.zeros(target.n_regions)
             return cls(source, target, weights, "labels", 0.0, nearest)
         if images is not None:
-            weights = _overlap_weights(source, target, images)
+            weights = overlap_weights(source, target, images)
             nearest = np.array(
-                [_nearest(source, target, weights, row) for row in range(len(weights))]
+                [distance_of_largest(source, target, weights, row) for row in range(len(weights))]
             )
             return cls(source, target, weights, "overlap", 0.0, nearest)
         if width is None:
-            width = WIDTH * (_spacing(source) + _spacing(target)) / 2
+            width = WIDTH * (spacing_of(source) + spacing_of(target)) / 2
         if not width > 0:
             raise problem("width", f"{width}", expected="a distance in mm above 0")
-        distances = _distances(source, target)
+        distances = distances_between(source, target)
         nearest = distances.min(axis=1, initial=np.inf)
         _check_near(source, target, nearest, farthest)
         # relative to the nearest one, so that weights of far regions do not vanish together
         exponents = (distances**2 - nearest[:, None] ** 2) / (2 * width**2)
         weights = np.exp(-exponents)
+        weights[weights < _NEGLIGIBLE] = 0.0
         weights /= weights.sum(axis=1, keepdims=True)
         return cls(source, target, weights, "centres", float(width), nearest)
 
@@ -311,34 +305,6 @@ def in_words(summary: dict[str, Any]) -> str:
     return f"{text}."
 
 
-def is_cortical(parcellation: Parcellation) -> np.ndarray:
-    """Which regions belong to the cortex, by their network and, where it says nothing, by their centre.
-
-    Parameters
-    ----------
-    parcellation : Parcellation
-
-    Returns
-    -------
-    (n_regions,) array of bool
-
-    Examples
-    --------
-    >>> int(is_cortical(load_parcellation("schaefer400-17+aseg19")).sum())
-    400
-    """
-    from scipy.spatial import KDTree
-
-    cortex = KDTree(load_parcellation("schaefer1000-17").coordinates)
-    cortical = np.empty(parcellation.n_regions, bool)
-    for region, network in enumerate(parcellation.networks):
-        centre = parcellation.coordinates[region]
-        distance = cortex.query(centre)[0] if np.isfinite(centre).all() else 0.0
-        limit = _NEAR_CORTEX if _UNKNOWN.match(network) else _FAR_FROM_CORTEX
-        cortical[region] = not _BELOW.search(network) and distance <= limit
-    return cortical
-
-
 class _ResampledMatrices:
     """FC in the target regions, computed when rows are read: a source of a `Stack`."""
 
@@ -386,8 +352,17 @@ class _ResampledSeries:
 
 
 def _carried(matrices: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Φ X Φᵀ, brought back to correlations; (k, R, R) and (Q, R) → (k, Q, Q)."""
-    products = weights @ matrices @ weights.T
+    """Φ X Φᵀ, brought back to correlations; (k, R, R) and (Q, R) → (k, Q, Q).
+
+    A region is the average of a few: sparse weights cost a fraction of whole products.
+    """
+    from scipy.sparse import csr_array
+
+    sparse = csr_array(weights)
+    products = np.empty((len(matrices), len(weights), len(weights)), weights.dtype)
+    for row, matrix in enumerate(matrices):
+        half = sparse @ matrix  # (Q, R)
+        products[row] = (sparse @ half.T).T
     scale = np.sqrt(np.einsum("kii->ki", products))
     products /= scale[:, :, None]
     products /= scale[:, None, :]
@@ -406,56 +381,6 @@ def _reordering(source: Parcellation, target: Parcellation) -> np.ndarray | None
     shift = np.linalg.norm(source.coordinates[order] - target.coordinates, axis=1)
     # two atlases may both call their regions 1, 2 …
     return None if (shift > _SAME_PLACE).any() else order
-
-
-def _distances(source: Parcellation, target: Parcellation) -> np.ndarray:
-    """(target, source) mm between centres; infinite where a source may not be used for a target."""
-    from scipy.spatial.distance import cdist
-
-    distances = cdist(target.coordinates, source.coordinates)
-    same_tissue = is_cortical(target)[:, None] == is_cortical(source)[None, :]
-    sides = _sides(target)[:, None] * _sides(source)[None, :]
-    is_usable = same_tissue & (sides >= 0) & np.isfinite(distances)
-    distances[~is_usable] = np.inf
-    # regions without a centre: the same label, below the cortex
-    position = {label: region for region, label in enumerate(source.labels)}
-    has_centre = np.isfinite(target.coordinates).all(axis=1)
-    for region in np.flatnonzero(~has_centre):
-        match = position.get(target.labels[region])
-        if match is not None and same_tissue[region, match]:
-            distances[region] = np.inf
-            distances[region, match] = 0.0
-    return distances
-
-
-def _sides(parcellation: Parcellation) -> np.ndarray:
-    """-1 left, 1 right, 0 midline or not known."""
-    sides = np.zeros(parcellation.n_regions, int)
-    for region, hemisphere in enumerate(parcellation.hemispheres):
-        x = parcellation.coordinates[region, 0]
-        if hemisphere in ("L", "R"):
-            sides[region] = -1 if hemisphere == "L" else 1
-        elif abs(x) > _MIDLINE:
-            sides[region] = np.sign(x)
-    return sides
-
-
-def _spacing(parcellation: Parcellation) -> float:
-    """Median distance from a region to its nearest neighbour, in mm; of the cortex where there is one."""
-    from scipy.spatial import KDTree
-
-    has_centre = np.isfinite(parcellation.coordinates).all(axis=1)
-    cortex = has_centre & is_cortical(parcellation)
-    chosen = cortex if cortex.sum() > 1 else has_centre
-    if chosen.sum() < 2:
-        raise problem(
-            parcellation.name,
-            f"{int(has_centre.sum())} of its {parcellation.n_regions} regions have an MNI centre",
-            expected="centres (x, y, z in mm) of all, to resample by",
-            remedy="Give a table with columns label, network, x, y, z, or both label images.",
-        )
-    centres = parcellation.coordinates[chosen]
-    return float(np.median(KDTree(centres).query(centres, k=2)[0][:, 1]))
 
 
 def _check_near(
@@ -484,58 +409,3 @@ def _check_regions(n_regions: int, source: Parcellation) -> None:
         raise NerveError(
             f"The data have {n_regions} regions, expected the {source.n_regions} of {source.name}."
         )
-
-
-def _nearest(source: Parcellation, target: Parcellation, weights: np.ndarray, region: int) -> float:
-    """Distance in mm to the source region of most weight, NaN where a centre is not known."""
-    centre = source.coordinates[weights[region].argmax()]
-    return float(np.linalg.norm(target.coordinates[region] - centre))
-
-
-def _overlap_weights(
-    source: Parcellation, target: Parcellation, images: tuple[Any, Any]
-) -> np.ndarray:
-    """(target, source): the share of each target region that lies in each source region."""
-    try:
-        from nilearn.image import load_img, resample_to_img
-    except ImportError as error:
-        raise NerveError(
-            "Weights by overlap of images need nilearn: `pip install nerve-fc[fmri]`."
-        ) from error
-    paths = [str(image) if isinstance(image, os.PathLike) else image for image in images]
-    target_image = load_img(paths[1])
-    source_image = resample_to_img(
-        load_img(paths[0]),
-        target_image,
-        interpolation="nearest",
-        force_resample=True,
-        copy_header=True,
-    )
-    values = []
-    for image, parcellation in ((source_image, source), (target_image, target)):
-        array = np.asarray(image.dataobj).round().astype(int).squeeze()
-        labels = np.unique(array[array > 0])
-        if len(labels) != parcellation.n_regions:
-            raise problem(
-                f"label image of {parcellation.name}",
-                f"{len(labels)} labels",
-                expected=f"one for each of its {parcellation.n_regions} regions",
-            )
-        # 0 outside, 1 … R in the order of the labels
-        values.append(np.where(array > 0, np.searchsorted(labels, array) + 1, 0))
-    places = np.ravel_multi_index(
-        (values[1].ravel(), values[0].ravel()), (target.n_regions + 1, source.n_regions + 1)
-    )
-    n_places = (target.n_regions + 1) * (source.n_regions + 1)
-    counts = np.bincount(places, minlength=n_places).reshape(target.n_regions + 1, -1)
-    overlap = counts[1:, 1:].astype(float)
-    empty = np.flatnonzero(overlap.sum(axis=1) == 0)
-    if len(empty):
-        raise problem(
-            f"{source.name} → {target.name}",
-            f"{len(empty)} regions overlap with no source region "
-            f"({listed([target.labels[region] for region in empty], most=4)})",
-            expected="an overlap for every region",
-            remedy="Choose regions that the data cover.",
-        )
-    return overlap / overlap.sum(axis=1, keepdims=True)

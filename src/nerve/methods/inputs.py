@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nerve._utils.errors import MissingInput, NerveError, listed, problem
+from nerve._utils.errors import MissingInput, NerveError, OtherRegions, listed, problem
 from nerve.data.cohort import Cohort
 from nerve.data.lazy_arrays import Series
 from nerve.data.parcellation import Parcellation, load_parcellation
@@ -41,12 +41,11 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         target = load_parcellation(cohort.parcellation if parcellation is None else parcellation)
         try:
             return cohort.align(target)
-        except NerveError as error:
+        except OtherRegions as error:
             absent = np.flatnonzero(cohort.parcellation.positions_of(target) < 0)
             lacking = listed(dict.fromkeys(target.networks[region] for region in absent), most=4)
-            raise NerveError(
-                f"Cohort {cohort.name!r} lacks regions of network {lacking}: {error}"
-            ) from error
+            cause = f"Cohort {cohort.name!r} lacks regions of network {lacking}: {error.cause}"
+            raise OtherRegions(cause, target) from error
     stack = _checked_stack(data)
     labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
     unnamed = Parcellation(labels, ("all",) * len(labels), name="unnamed")

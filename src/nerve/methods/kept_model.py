@@ -224,7 +224,7 @@ class KeptModel:
             )
             for place, k in enumerate(targets):
                 if names[k] not in people.classes:
-                    half_widths[k] = float(np.quantile(np.abs(errors[:, place]), COVERED))
+                    half_widths[k] = _covering(errors[:, place])
 
         cohort.check_unchanged()
         aligned = cohort.align(self.encoder_.parcellation_)
@@ -307,7 +307,7 @@ class KeptModel:
                 predicted = predicted + errors.mean()
                 beyond[:, k] += errors.mean()
                 if half_width is not None and len(errors) >= _FEWEST_FOR_INTERVAL:
-                    half_width = float(np.quantile(np.abs(errors - errors.mean()), COVERED))
+                    half_width = _covering(errors - errors.mean())
             part = {"participant_id": ids, "target": name, "predicted": predicted}
             if half_width is not None:
                 part["low"] = predicted - half_width
@@ -616,6 +616,17 @@ def _errors_out_of_fold(
         predicted = np.asarray(ridge.predict(features[test])).reshape(len(test), -1)
         errors[test] = targets[test] - predicted
     return errors
+
+
+def _covering(errors: np.ndarray) -> float:
+    """Half the width of an interval that covers a new participant as often as `COVERED` says.
+
+    The new participant is one more than the n whose errors are known, hence n + 1: of thirty errors, the
+    28th in size, not the 27th.
+    """
+    n = len(errors)
+    share = min(1.0, np.ceil((n + 1) * COVERED) / n)
+    return float(np.quantile(np.abs(errors), share, method="inverted_cdf"))
 
 
 def _ranges(cohort: Cohort, targets: list[str]) -> dict[str, list[float]]:

@@ -105,10 +105,9 @@ def load_table(source: Table, words: Iterable[str] = (), sheet: str | None = Non
     DataFrame
         `attrs["notes"]` is what to tell the user.
     """
-    is_file = not isinstance(source, pd.DataFrame)
-    endings = (*excel.ENDINGS, *excel.NOT_READ)
-    if sheet is not None and not (is_file and Path(source).suffix.lower() in endings):
-        content = Path(source).name if is_file else "a DataFrame"
+    content = "a DataFrame" if isinstance(source, pd.DataFrame) else Path(source).name
+    is_workbook = content.lower().endswith((*excel.ENDINGS, *excel.NOT_READ))
+    if sheet is not None and not is_workbook:
         raise NerveError(
             f"--sheet names a sheet of an Excel workbook, and the participants table is {content}: "
             "it would change nothing. Leave it out."

@@ -77,6 +77,7 @@ def simulate_cohort(
     family_size: int = 1,
     ages: tuple[float, float] = (8.0, 22.0),
     autocorrelation: float = 0.7,
+    seen_in: Parcellation | str | None = None,
 ) -> Cohort:
     """Simulate participants, their FC and what is known of them.
 
@@ -117,6 +118,10 @@ def simulate_cohort(
         Youngest and oldest, in years.
     autocorrelation : float
         Correlation φ of successive volumes.
+    seen_in : Parcellation or str, optional
+        The atlas in which the scans are read: each simulated region is averaged, with those of its
+        neighbours, into the cortical region of this atlas whose centre is nearest. Cohorts that are
+        simulated in the same `parcellation` and seen in several atlases share their planted effects.
 
     Returns
     -------
@@ -132,16 +137,14 @@ def simulate_cohort(
     0.6
     """
     plan = SimulationPlan(**locals())
-    regions = plan.parcellation.n_regions
-    fc = np.empty((n, regions, regions), np.float32)
+    n_regions = plan.regions.n_regions
+    fc = np.empty((n, n_regions, n_regions), np.float32)
     series: list[np.ndarray] = []
     for number, (matrices, chunk_series) in enumerate(_scans_with_progress(plan)):
         start = number * CHUNK
         fc[start : start + CHUNK] = matrices
         series += chunk_series or []
-    return Cohort(
-        fc, plan.participants(), plan.parcellation, series or None, name, notes=plan.notes
-    )
+    return Cohort(fc, plan.participants(), plan.regions, series or None, name, notes=plan.notes)
 
 
 def simulate_cohorts(
@@ -231,7 +234,7 @@ def simulate_to(
         The folder.
     """
     plan = SimulationPlan(n, parcellation, timepoints, **settings)
-    with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
+    with writing_cohort(path, plan.regions, dtype=dtype, overwrite=overwrite) as writer:
         for matrices, series in _scans_with_progress(plan):
             writer.append(matrices, series)
         writer.finish(plan.participants(), name=plan.name, notes=plan.notes)

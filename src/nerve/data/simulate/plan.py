@@ -16,6 +16,7 @@ from nerve._utils.errors import NerveError, listed, one_of, require
 from nerve.data.connectivity import pearson
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.simulate import participants, population
+from nerve.data.simulate.atlases import averages_into, seen_in
 from nerve.data.simulate.participants import (
     SimulatedParticipant,
     Target,
@@ -63,6 +64,7 @@ class SimulationPlan:
     family_size: int = 1
     ages: tuple[float, float] = (8.0, 22.0)
     autocorrelation: float = 0.7
+    seen_in: Any = None
 
     def __post_init__(self) -> None:
         for name, smallest in _SMALLEST.items():
@@ -93,6 +95,12 @@ class SimulationPlan:
         numbered = [f"factor{k + 1}" for k in range(len(NAMED_FACTORS), self.n_factors)]
         self.factor_names = (*NAMED_FACTORS[: self.n_factors], *numbered)
         self.parcellation: Parcellation = load_parcellation(self.parcellation)
+        #: The regions that the cohort has: those simulated, or those they are averaged into.
+        self.regions = self.parcellation
+        self._averages: np.ndarray | None = None
+        if self.seen_in is not None:
+            atlas = load_parcellation(self.seen_in)
+            self._averages, self.regions = averages_into(self.parcellation, atlas)
         self.sites: tuple[str, ...] = _site_names(self.sites, self.name)
         self.targets: tuple[Target, ...] = self._checked_targets()
         for name in self.pairs or {}:
@@ -222,6 +230,8 @@ class SimulationPlan:
             with one_blas_thread():
                 chunk = self.drawn[start : start + CHUNK]
                 series = [self.series(participant) for participant in chunk]
+                if self._averages is not None:
+                    series = [seen_in(part, self._averages) for part in series]
                 fc = np.stack([pearson(part).astype(np.float32) for part in series])
             yield fc, series if self.keep_timeseries else None
 
@@ -285,9 +295,11 @@ class SimulationPlan:
         with one_blas_thread():
             planted = {name: self._planted(name) for name in (*self.factor_names, "age", "sex")}
         covariates = {name: planted.pop(name) for name in ("age", "sex")}
+        seen = {} if self.seen_in is None else {"seen_in": self.regions.name}
         truth = {
             **{name: getattr(self, name) for name in [*stated, "keep_timeseries"]},
             "parcellation": self.parcellation.name,
+            **seen,
             "effective_volumes": self.effective_volumes,
             "sites": list(self.sites),
             "factors": planted,

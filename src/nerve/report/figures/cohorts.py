@@ -108,10 +108,18 @@ def common_space(results: ReportData) -> tuple[Figure, str]:
             ax.set_title(shorten(name, 34), pad=13)
         figure.colorbar(image, ax=axes[:2], shrink=0.6, label="mean r", pad=0.02)
         axes[0].set_xlabel(pair.words)
-        if pair.resampling is not None:
-            _draw_weights(figure, axes[2], pair.resampling)
-        elif has_weights:
+        if has_weights:
             axes[2].set_axis_off()
+    weighted = []
+    for axes, pair in zip(grid, pairs, strict=True):
+        if pair.resampling is not None:
+            scale = _add_scale(figure, axes[2], pair.resampling)
+            weighted.append((axes[2], pair.resampling, scale))
+    # nilearn takes the place that an axis has now: the layout must be final before
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for ax, resampling, scale in weighted:
+        _draw_weights(figure, ax, resampling, scale)
     words = [f"{pair.names[0]}, {pair.names[1]}: {pair.words}." for pair in pairs]
     return figure, " ".join(words)
 
@@ -136,21 +144,31 @@ def _resampled_pairs(results: ReportData) -> list[MeanPair]:
     return pairs
 
 
-def _draw_weights(figure: Figure, ax: Axes, resampling: Resampling) -> None:
+def _add_scale(figure: Figure, ax: Axes, resampling: Resampling) -> Normalize:
+    """Title and colour bar of the distances to the nearest source region."""
+    largest = np.nan_to_num(resampling.nearest, posinf=0.0).max(initial=0.0)
+    scale = Normalize(0.0, max(1.0, float(largest)))
+    title = "mm to the nearest source"
+    if resampling.width:
+        title += f"; {resampling.width:.1f} mm wide"
+    ax.set_title(title, pad=13)
+    figure.colorbar(ScalarMappable(scale, "viridis"), ax=ax, shrink=0.6, label="mm", pad=0.02)
+    return scale
+
+
+def _draw_weights(figure: Figure, ax: Axes, resampling: Resampling, scale: Normalize) -> None:
     """Regions of the new atlas at their centres: in a glass brain with nilearn, seen from above without."""
     centres = resampling.target.coordinates
     distances = resampling.nearest
     known = np.isfinite(centres).all(axis=1) & np.isfinite(distances)
-    scale = Normalize(0.0, max(1.0, float(distances[known].max(initial=0.0))))
-    title = f"nearest source (mm); {resampling.width:.1f} mm wide"
     try:
         from nilearn.plotting import plot_markers
     except ImportError:
         x, y, _ = centres[known].T
+        ax.set_axis_on()
         ax.scatter(x, y, c=distances[known], s=14, cmap="viridis", norm=scale)
         ax.set(xlabel="x (mm)", ylabel="y (mm)", aspect="equal")
     else:
-        ax.set_axis_off()
         plot_markers(
             distances[known],
             centres[known],
@@ -163,8 +181,6 @@ def _draw_weights(figure: Figure, ax: Axes, resampling: Resampling) -> None:
             axes=ax,
             colorbar=False,
         )
-    ax.set_title(title, pad=13)
-    figure.colorbar(ScalarMappable(scale, "viridis"), ax=ax, shrink=0.6, label="mm", pad=0.02)
 
 
 def likeness(results: ReportData) -> tuple[Figure, str]:
