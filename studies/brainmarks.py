@@ -133,9 +133,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path)
-    parser.add_argument("--participants", type=int, default=200)
-    parser.add_argument("--volumes", type=int, default=150)
-    parser.add_argument("--trials", type=int, default=10, help="random splits")
+    parser.add_argument("--participants", type=int, default=120)
+    parser.add_argument("--volumes", type=int, default=100)
+    parser.add_argument("--trials", type=int, default=5, help="random splits")
     parser.add_argument("--models", default="", help="names; all by default")
     arguments = parser.parse_args()
 
@@ -146,7 +146,8 @@ def main() -> None:
     cohort = nerve.simulate_cohort(arguments.participants, REGIONS, arguments.volumes)
     parts = split_cohort(cohort)
     write_data(parts, out / "data")
-    nerve.NERVE(device="cpu").fit(parts["train"]).save(out / "run")
+    encoder = nerve.NERVE.from_preset("small", device="cpu").fit(parts["train"])
+    encoder.save(out / "run")
 
     lines = [
         "| model | representation | test split | random splits | s |",
