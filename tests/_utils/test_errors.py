@@ -8,7 +8,9 @@ from nerve._utils.errors import (
     NerveError,
     NotFitted,
     ParticipantError,
+    in_python,
     known_columns,
+    naming_parameters,
     naming_participants,
     one_of,
     placing,
@@ -52,3 +54,27 @@ def test_the_first_rule_that_does_not_hold_is_the_error():
     require("x", (True, "one", "two"))
     with pytest.raises(NerveError, match=r"^x: it is 3, expected 4\.$"):
         require("x", (True, "a", "b"), (False, "it is 3", "4"), (False, "c", "d"))
+
+
+@pytest.mark.parametrize(
+    ("on_the_command_line", "in_a_script"),
+    [
+        ("Say --motion none.", 'Say motion="none".'),
+        (
+            "Give --id-map FILE, or leave --sessions out.",
+            "Give id_map=FILE, or leave sessions out.",
+        ),
+        ("--values is z and --measure is streamlines", "values is z and measure is streamlines"),
+        ("--session is '3', and --n-folds 5 (--jobs).", "session is '3', and n_folds=5 (jobs)."),
+        ("--na-values score=99.", 'na_values="score=99".'),
+        ("`nerve pretrain A --seed 1` takes --seed", "`nerve pretrain A --seed 1` takes seed"),
+        ("rest--state is 3 -- 4 --", "rest--state is 3 -- 4 --"),
+    ],
+)
+def test_options_become_parameters_but_not_those_of_commands(on_the_command_line, in_a_script):
+    assert in_python(on_the_command_line) == in_a_script
+
+
+def test_an_error_inside_names_parameters_and_keeps_its_class():
+    with pytest.raises(ParticipantError, match=r"^Say seed=1$"), naming_parameters():
+        raise ParticipantError([0], "Say --seed 1")

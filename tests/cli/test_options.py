@@ -4,10 +4,13 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from nerve import Cohort, evaluate, read_cohort
+from nerve._utils.errors import NerveError, NerveWarning
 from nerve.cli import app
 from nerve.data.simulate import simulate_cohort
 from nerve.evaluation.results import Results
@@ -93,3 +96,29 @@ def test_the_card_of_a_model_begins_with_what_it_is_good_for():
     headings = [line for line in lines if line.startswith("## ")]
     assert headings[:2] == ["## Good for, and not", "## What it is"]
     assert lines[4].startswith("Good for ")
+
+
+# Words of the reader: options on the command line, parameters in Python
+
+
+@pytest.mark.slow
+def test_the_command_line_names_options(cohort, tmp_path):
+    words = ["evaluate", str(cohort), "--targets", "age", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [*words, "--n-folds", "1"])
+    assert str(done.exception).startswith("--n-folds is 1, expected a whole number")
+    done = CliRunner().invoke(app, [*words, "--n-folds", "3", "--n-bootstrap", "10"])
+    assert "--motion none leaves it out" in done.output
+
+
+@pytest.mark.slow
+def test_python_names_parameters(cohort, tmp_path):
+    loaded = Cohort.load(cohort)
+    with pytest.raises(NerveError, match=r"^n_folds is 1, expected a whole number"):
+        evaluate("raw", loaded, "age", n_folds=1)
+    with pytest.warns(NerveWarning, match=r'^Head motion.*; motion="none" leaves it out'):
+        evaluate("raw", loaded, "age", n_folds=3, n_bootstrap=10)
+    rng = np.random.default_rng(0)
+    for participant in "abc":
+        np.save(tmp_path / f"{participant}.npy", np.corrcoef(rng.normal(size=(21, 40))))
+    with pytest.raises(NerveError, match=r"21 regions.*parcellation=TSV with columns"):
+        read_cohort(tmp_path, format="plain")

@@ -22,6 +22,12 @@ def test_shipped_configs_are_valid(path):
         assert [cohort.pretrain for cohort in config.cohorts.values()] == [True, True, False]
 
 
+def test_a_folder_that_is_called_like_a_packaged_experiment_does_not_hide_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()  # `nerve demo demo` makes it
+    assert load_config("demo").name == "demo"
+
+
 def test_the_papers_configs_ask_for_what_the_paper_did():
     by_name = {path.stem: load_config(path) for path in CONFIGS}
     main = by_name["table1_main"]

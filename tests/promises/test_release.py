@@ -68,7 +68,9 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(archives, ch
         for path in (package / "nerve").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert held == files
+    # no __init__.py: it would hide Brainmarks' own files
+    plugin = {"brainmarks/models/nerve_wrapper.py"}
+    assert held == files | plugin
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def test_chance_is_told_by_permutations_and_else_by_the_interval(own, predicted)
     ("more", "words"),
     [
         ({"r_prediction_motion": 0.45}, "head motion: predictions follow motion (r = 0.45)"),
-        ({"r_prediction_motion": np.nan}, "that head motion plays no part: it is not known"),
+        ({"r_prediction_motion": np.nan}, "that head motion plays no part: it was not looked at"),
         ({"r_within_site": 0.05}, "most of this r is between sites (r = 0.40, 0.05 within sites)"),
         ({"scope": "all"}, "participants whom the encoder has not seen"),
     ],

@@ -27,6 +27,15 @@ UNPRINTABLE = re.compile(
 )
 
 
+# `--id-map FILE`, `--motion none`, `--visit`: an option, and its value if one follows
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: ([\w.=,+-]*\w))?")
+# what follows an option as a word of the sentence
+_NO_VALUES = (
+    "a an and are as can cannot for has holds is keeps leaves makes maps names needs no of or out "
+    "says shows so that turns what where would"
+)
+
+
 class NerveError(ValueError):
     """A problem that the user can solve.
 
@@ -134,6 +143,53 @@ def placing(positions: Any) -> Iterator[None]:
     except ParticipantError as error:
         rows = [positions[row] for row in error.rows]
         raise ParticipantError(rows, error.sentence) from None
+
+
+def in_python(sentence: str) -> str:
+    """A sentence that names options of the command line, with parameters in their place.
+
+    Commands in backticks are left as they are.
+
+    Parameters
+    ----------
+    sentence : str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(in_python("Say --motion none, --id-map FILE, or leave --n-folds out: `nerve run --seed 1`."))
+    Say motion="none", id_map=FILE, or leave n_folds out: `nerve run --seed 1`.
+    """
+    parts = sentence.split("`")  # every second one is in backticks
+    parts[::2] = [_OPTION.sub(_as_parameter, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _as_parameter(option: re.Match[str]) -> str:
+    flag, value = option.groups()
+    name = flag.replace("-", "_")
+    if value is None:
+        return name
+    if value in _NO_VALUES.split():
+        return f"{name} {value}"
+    is_placeholder = value.isupper() or value.replace(".", "").isdigit()
+    return f"{name}={value}" if is_placeholder else f'{name}="{value}"'
+
+
+@contextmanager
+def naming_parameters() -> Iterator[None]:
+    """Errors that are raised inside name parameters, as Python does, where they name options.
+
+    The functions below are shared with the command line, whose readers type options.
+    """
+    try:
+        yield
+    except NerveError as error:
+        error.args = (in_python(str(error)),)
+        raise
 
 
 def problem(where: object, found: str, *, expected: str = "", remedy: str = "") -> NerveError:

@@ -144,7 +144,11 @@ def with_table(
 
         def with_options(**values: Any) -> Any:
             chosen = {name: values.pop(name) for name in table}
-            return command(**values, **{parameter: collect(**chosen)})
+            try:
+                collected = collect(**chosen)
+            except NerveError as error:
+                raise NerveError(_naming_option(str(error), table)) from error
+            return command(**values, **{parameter: collected})
 
         # typer reads the options from the signature
         with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -154,6 +158,14 @@ def with_table(
         return with_options
 
     return decorate
+
+
+def _naming_option(sentence: str, names: Iterable[str]) -> str:
+    """A sentence that begins with a parameter, with the option in its place."""
+    first, blank, rest = sentence.partition(" ")
+    if first not in names:
+        return sentence
+    return f"--{first.replace('_', '-')}{blank}{rest}"
 
 
 def _parameter(name: str, default: Any, sentence: str) -> inspect.Parameter:

@@ -262,7 +262,8 @@ def config_path(name: str | os.PathLike[str]) -> Path:
         The file; it need not exist.
     """
     packaged = Path(str(files("nerve") / "configs" / f"{name}.yaml"))
-    return packaged if not Path(name).exists() and packaged.is_file() else Path(name)
+    # a folder of that name is none: `nerve demo demo` is typed twice
+    return packaged if packaged.is_file() and not Path(name).is_file() else Path(name)
 
 
 def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nerve._utils.errors import NerveWarning
+from nerve._utils.errors import NerveWarning, in_python, naming_parameters
 from nerve._utils.privacy import for_screen, name_in_results
 from nerve._utils.progress import progress_bar
 from nerve.data.cohort import Cohort
@@ -106,9 +106,10 @@ def evaluate(
     fields: dict[str, Any] = {"targets": targets, "covariates": covariates}
     protocol = Protocol(**fields, **known_fields(options, "evaluate()"))
     pair = (cohort, None) if test is None else (test, cohort)
-    evaluated = evaluate_rows(request_rows(features, protocol), [pair], protocol, probe=probe)
+    with naming_parameters():
+        evaluated = evaluate_rows(request_rows(features, protocol), [pair], protocol, probe=probe)
     for note in evaluated.notes:
-        warnings.warn(for_screen(note), NerveWarning, stacklevel=2)
+        warnings.warn(in_python(for_screen(note)), NerveWarning, stacklevel=2)
     return evaluated.results
 
 

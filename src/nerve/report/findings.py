@@ -242,7 +242,7 @@ def _cautions(results: ReportData, column: tuple[str, str], line: str, metric: s
 
     with_motion = scores.get("r_prediction_motion", np.nan)
     if not np.isfinite(with_motion):
-        cautions.append("that head motion plays no part: it is not known here.")
+        cautions.append("that head motion plays no part: it was not looked at here.")
     elif abs(with_motion) >= max(_FOLLOWS_MOTION, abs(scores["r"])):
         cautions.append(
             "that the brain is read rather than head motion: predictions follow motion "

@@ -21,7 +21,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import NerveError, NerveWarning, listed, problem
+from nerve._utils.errors import (
+    NerveError,
+    NerveWarning,
+    in_python,
+    listed,
+    naming_parameters,
+    problem,
+)
 from nerve._utils.files import drop_left_lock
 from nerve._utils.locks import clear_errors
 from nerve.data.cohort import Cohort
@@ -111,6 +118,12 @@ def read_cohort(
     Cohort('cohort': 2 participants, schaefer100-17)
     """
     options |= {"parcellation": parcellation, "participants": participants, "format": format}
+    with naming_parameters():
+        return _read_into_memory(source, options)
+
+
+def _read_into_memory(source: str | os.PathLike[str], options: dict[str, Any]) -> Cohort:
+    """What `read_cohort` does, with messages that name options."""
     checked = check_options(Path(source), options)
     plan = make_plan(Path(source), checked)
     reader = ParticipantReader(plan)
@@ -132,7 +145,8 @@ def read_cohort(
     for note in notes:
         log.info(note)
         if note.startswith(WARNING):
-            warnings.warn(note.removeprefix(WARNING).strip(), NerveWarning, stacklevel=2)
+            sentence = in_python(note.removeprefix(WARNING).strip())
+            warnings.warn(sentence, NerveWarning, stacklevel=3)
     return Cohort(
         stack[: reader.n_participants],
         as_read_back(reader.participants()),

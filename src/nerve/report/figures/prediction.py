@@ -137,7 +137,7 @@ def motion(results: ReportData) -> tuple[Figure, str]:
     lines = list(results.lines.index)
     if "r_prediction_motion" not in scores or scores["r_prediction_motion"].isna().all():
         raise NothingToDraw(
-            "Head motion is not known (no column mean_fd), so it cannot be checked."
+            "Head motion was not looked at: there is no column mean_fd, or motion is none."
         )
     known = scores.dropna(subset=["r_prediction_motion"])
     groups = list(known.groupby(["cohort", "target"], sort=False))[: most_panels(len(lines))]
