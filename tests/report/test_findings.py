@@ -157,7 +157,7 @@ def test_classes_are_judged_by_auc_against_a_half():
     finding = only(made({"nerve": own}))
     assert "AUC = 0.58 (95 % interval 0.45 to 0.70" in finding.answer
     assert finding.answer.startswith("not told from chance")
-    assert only(made({"nerve": own | {"auc_low": 0.51}})).answer.startswith("NERVE predicts it")
+    assert only(made({"nerve": own | {"auc_low_cv": 0.51}})).answer.startswith("NERVE predicts it")
 
 
 def test_too_few_participants_per_fold_have_no_number():
