@@ -1,7 +1,7 @@
 """Make the tables of docs/reliability.md on what intervals and comparisons mean.
 
 `python -m studies.nulls --page` simulates cohorts where the truth is known and evaluates them as the package does: kernel ridge with λ by
-inner folds, 10 folds, families whole. Three numbers and three classes are predicted in each cohort, by rows A and B, which are equal by
+inner folds, 10 folds, families whole. Four numbers and four classes are predicted in each cohort, by rows A and B, which are equal by
 construction, and by C, which sees less of the signal. "No signal" means that nothing can be predicted. Coverage is how often an interval of A
 holds the r (or AUC) that its models have in new participants; size is how often a test calls A and B different at .05, power how often it
 calls A and C different. Nothing but simulated data is read. Six minutes on one core that does nothing else.
@@ -36,7 +36,7 @@ from nerve.evaluation.statistics import corrected_difference, cross_validation_i
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
 SIZES = (60, 100, 200, 400)
 N_FOLDS = 10
-N_TARGETS = 3  # numbers, and as many classes
+N_TARGETS = 4  # numbers, and as many classes
 N_NEW = 500  # participants in whom models are tested, for the truth
 N_RESAMPLES = 300
 EXPLAINED = 0.5  # variance of a target that features can tell, where there is a signal
@@ -340,7 +340,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("out/nulls"))
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--cohorts", type=int, default=67, help="of each kind; 3 draws in each")
+    parser.add_argument("--cohorts", type=int, default=50, help="of each kind; 4 draws in each")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--page", action="store_true", help="Put the tables into the page.")
     args = parser.parse_args()

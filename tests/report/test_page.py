@@ -411,7 +411,9 @@ def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(monkeypatch):
     compared = compared.assign(
         **dict.fromkeys(("difference", "difference_low", "difference_high", "p", "q", "n"), 1 / 7)
     )
-    text = render_page(ReportData(rows=rows, scores=scores, comparisons=with_holding_columns(compared)))
+    text = render_page(
+        ReportData(rows=rows, scores=scores, comparisons=with_holding_columns(compared))
+    )
     assert text.count('<td class="number') >= 1800
     assert len(text.encode()) + BUDGET < 5_000_000
 
