@@ -28,7 +28,14 @@ from torture.promise import Promise
 
 N, R = 40, 12
 TABLES = ("predictions.tsv", "scores.tsv", "comparisons.tsv")
-ONLY_OF_TWO_CLASSES = ("auc", "auc_low", "auc_high", "balanced_accuracy")
+ONLY_OF_TWO_CLASSES = (
+    "auc",
+    "auc_low",
+    "auc_high",
+    "auc_low_cv",
+    "auc_high_cv",
+    "balanced_accuracy",
+)
 EMBEDDING, SCORE = 1e-5, 1e-6  # what is promised: relative to the largest embedding, and of r
 
 

@@ -132,8 +132,8 @@ def test_a_model_trained_in_each_fold_never_meets_its_test_people(cohort):
 def test_noise_gives_no_correlation_and_intervals_that_cover_zero():
     """70 targets in 7 cohorts of 100 participants, to which features are unrelated.
 
-    The plain bootstrap covers 0 in 2Φ(1.96/√2) − 1 = 83 % of them, as theory says of any cross-validated ridge; the
-    interval that knows of cross-validation covers it in about 95 %.
+    The paper's interval covers 0 in 83 % of them or fewer: 2Φ(1.96/√2) − 1 is what theory says of any cross-validated
+    ridge whose r is not biased. The interval that knows of cross-validation covers it in about 95 %.
     """
     rng = np.random.default_rng(4)
     parts = []

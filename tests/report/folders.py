@@ -231,7 +231,17 @@ def comparisons(scores: pd.DataFrame, made: Made) -> pd.DataFrame:
             found.append(
                 dict(zip(COMPARED, [cohort, target, a, b, among, "r", *values], strict=True))
             )
-    return pd.DataFrame(found, columns=COMPARED)
+    return with_holding_columns(pd.DataFrame(found, columns=COMPARED))
+
+
+def with_holding_columns(compared: pd.DataFrame) -> pd.DataFrame:
+    """The interval, p and q that hold: of the same numbers as the paper's, which are wrong nowhere here."""
+    return compared.assign(
+        difference_low_cv=compared["difference_low"],
+        difference_high_cv=compared["difference_high"],
+        p_cv=compared["p"],
+        q_cv=compared["q"],
+    )
 
 
 def make_cohort(name: str, n: int, made: Made, rng: np.random.Generator) -> Cohort:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from folders import COMPARED, Made, line, rows, write_folder
+from folders import COMPARED, Made, line, rows, with_holding_columns, write_folder
 
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import rows_table
@@ -29,7 +29,7 @@ def made(scores, p_raw=0.5, targets=("iq",), covariates=("age", "sex"), **more):
     records = []
     for target in targets:
         for name, own in scores.items():
-            known = {"n": 200, "n_folds": 10, "scope": "none", "r_prediction_motion": 0.01}
+            known = {"n": 300, "n_folds": 10, "scope": "none", "r_prediction_motion": 0.01}
             known |= {"r_low_cv": own["r"] - 0.1, "r_high_cv": own["r"] + 0.1}
             place = {"cohort": "alpha", "target": target, "line": name, "row": f"{name}-0"}
             records.append(place | known | more | own)
@@ -50,7 +50,7 @@ def made(scores, p_raw=0.5, targets=("iq",), covariates=("age", "sex"), **more):
         about=about,
         rows=rows_table([row for name in scores for row in LINES[name]]),
         scores=pd.DataFrame(records),
-        comparisons=pd.DataFrame(compared, columns=COMPARED),
+        comparisons=with_holding_columns(pd.DataFrame(compared, columns=COMPARED)),
         cohorts={"alpha": CohortFacts("Alpha", 200)},
     )
 
@@ -64,7 +64,7 @@ def test_the_number_its_interval_and_the_best_reference():
     scores = {"nerve": {"r": 0.4}, "raw": {"r": 0.3}, "pca": {"r": 0.2}}
     finding = only(made(scores, p_raw=0.2))
     assert finding.title == "Alpha, iq"
-    assert finding.answer == "NERVE predicts it, r = 0.40 (95 % interval 0.30 to 0.50, n = 200)."
+    assert finding.answer == "NERVE predicts it, r = 0.40 (95 % interval 0.30 to 0.50, n = 300)."
     assert finding.comparisons == (
         "The best reference is Raw FC, r = 0.30: not distinguishable from it (p = 0.200).",
     )
@@ -76,13 +76,25 @@ def test_the_number_its_interval_and_the_best_reference():
     assert better.endswith("r = 0.50: clearly better (p = 0.010).")
 
 
-def test_the_test_over_folds_is_preferred_to_the_bootstrap_of_the_paper():
+def test_the_verdict_is_that_of_the_test_that_holds_and_not_the_bootstrap_of_the_paper():
     results = made({"nerve": {"r": 0.4, "r_fold_mean": 0.38}, "raw": {"r": 0.3}}, p_raw=0.001)
-    over_folds = results.comparisons.assign(difference_cv=0.1, p_cv=0.3)
-    finding = only(replace(results, comparisons=over_folds))
+    corrected = results.comparisons.assign(p_cv=0.3)
+    finding = only(replace(results, comparisons=corrected))
     (comparison,) = finding.comparisons
     assert comparison.endswith("not distinguishable from it (p = 0.300).")
-    assert "r = 0.40 (mean of folds 0.38, 95 % interval 0.30 to 0.50, n = 200)" in finding.answer
+    assert "r = 0.40 (mean of folds 0.38, 95 % interval 0.30 to 0.50, n = 300)" in finding.answer
+
+
+def test_a_small_cohort_is_told_that_chance_is_below_zero():
+    """With the centre of the permutations where there are any; not in a large cohort."""
+    of_few = only(made({"nerve": {"r": 0.4}}, n=60)).answer
+    assert of_few.endswith(
+        "By chance r would be below 0 on average in so few participants: -0.15 to -0.03 in 60, "
+        "-0.04 in 200."
+    )
+    with_permutations = only(made({"nerve": {"r": 0.4, "p": 0.01}}, n=60, r_null_mean=-0.12)).answer
+    assert "By chance r would be -0.12 here on average, as permutations show." in with_permutations
+    assert "By chance" not in only(made({"nerve": {"r": 0.4}}, n=300)).answer
 
 
 def test_the_next_method_is_named_and_a_lone_row_stands_alone():
@@ -141,11 +153,11 @@ def test_covariates_alone_and_covariates_that_were_left_in():
 
 
 def test_classes_are_judged_by_auc_against_a_half():
-    own = {"r": 0.3, "auc": 0.58, "auc_low": 0.45, "auc_high": 0.7}
+    own = {"r": 0.3, "auc": 0.58, "auc_low_cv": 0.45, "auc_high_cv": 0.7}
     finding = only(made({"nerve": own}))
     assert "AUC = 0.58 (95 % interval 0.45 to 0.70" in finding.answer
     assert finding.answer.startswith("not told from chance")
-    assert only(made({"nerve": own | {"auc_low": 0.51}})).answer.startswith("NERVE predicts it")
+    assert only(made({"nerve": own | {"auc_low_cv": 0.51}})).answer.startswith("NERVE predicts it")
 
 
 def test_too_few_participants_per_fold_have_no_number():

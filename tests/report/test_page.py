@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from folders import COMPARED, Made, line, rows, write_folder
+from folders import COMPARED, Made, line, rows, with_holding_columns, write_folder
 from matplotlib.figure import Figure
 
 from nerve._utils.errors import NerveError
@@ -411,7 +411,9 @@ def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(monkeypatch):
     compared = compared.assign(
         **dict.fromkeys(("difference", "difference_low", "difference_high", "p", "q", "n"), 1 / 7)
     )
-    text = render_page(ReportData(rows=rows, scores=scores, comparisons=compared))
+    text = render_page(
+        ReportData(rows=rows, scores=scores, comparisons=with_holding_columns(compared))
+    )
     assert text.count('<td class="number') >= 1800
     assert len(text.encode()) + BUDGET < 5_000_000
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from folders import COMPARED, line
+from folders import COMPARED, line, with_holding_columns
 from printed import COLUMNS, SLIPS, TABLE_1, TABLE_2, TABLE_3
 
 from nerve.evaluation.rows import rows_table
@@ -86,7 +86,7 @@ def fed(table, layout="methods", references=False, p=None):
                                          False, 9, False], strict=True)) for c, t in COLUMNS]  # fmt: skip
     about = {"layout": layout, "protocols": {}}
     return ReportData(title="Printed", about=about, rows=rows_table(rows), scores=pd.DataFrame(scores),
-                   null_scores=pd.DataFrame(nulls), comparisons=pd.DataFrame(compared, columns=COMPARED))  # fmt: skip
+                   null_scores=pd.DataFrame(nulls), comparisons=with_holding_columns(pd.DataFrame(compared, columns=COMPARED)))  # fmt: skip
 
 
 def parsed(cell):

@@ -20,7 +20,7 @@ from nerve._utils.privacy import printable_table, printable_tree
 from nerve.evaluation.statistics import compare, with_lines
 from nerve.evaluation.whole_table import WholeTable
 
-FORMAT = 2
+FORMAT = 3
 PROTOCOL = "protocol.json"
 AGAIN = "Run the evaluation or experiment again."
 NULL_COLUMNS = ["cohort", "target", "row", "r"]
@@ -57,7 +57,8 @@ class Results:  # numpydoc ignore=PR02
         One row per cohort, target and row: scope, n, r with its 95 % interval, all other scores.
         It prints whole.
     comparisons : DataFrame
-        cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two.
+        cohort, target, line_a, line_b, among, metric, difference, p_cv, q_cv, p, q (the paper's
+        test), tie, best_two.
     nulls : DataFrame
         cohort, target, row, r: of permuted targets.
     curves : DataFrame
@@ -86,7 +87,7 @@ class Results:  # numpydoc ignore=PR02
         self.scores = WholeTable(self.scores)
 
     def compare(self, line_a: str | None = None, line_b: str | None = None) -> pd.DataFrame:
-        """Compare rows by the paired bootstrap over participants, families resampled whole.
+        """Compare rows by the test that holds its level, and by the paper's paired bootstrap.
 
         Parameters
         ----------
@@ -97,7 +98,9 @@ class Results:  # numpydoc ignore=PR02
         Returns
         -------
         DataFrame
-            One row per cohort, target and pair: scores, their difference with its 95 % interval, p.
+            One row per cohort, target and pair, as `nerve.evaluation.compare` gives it: scores and
+            their difference; difference_low_cv, difference_high_cv and p_cv hold, difference_low,
+            difference_high and p are the paper's.
         """
         if line_a is None or line_b is None:
             return self.comparisons

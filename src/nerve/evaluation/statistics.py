@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student_t
 
 from nerve._utils.errors import NerveError, NerveWarning, known_columns, listed, problem
 from nerve.evaluation import bootstrap
+from nerve.evaluation.folds import group_codes
 from nerve.evaluation.rows import contenders, references
 from nerve.evaluation.whole_table import WholeTable
 
@@ -30,13 +32,20 @@ _IDENTITY = ["row", "method", "variant", "seed"]
 # scores that every target has
 _ALWAYS = ["r", "r2", "mae", "r_fold_mean"]
 _BOUNDS = ["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"]
-_CLASS_SCORES = ["auc", "auc_low", "auc_high", "balanced_accuracy"]
+_CLASS_SCORES = [
+    *("auc", "auc_low", "auc_high", "auc_low_cv", "auc_high_cv"),
+    "balanced_accuracy",
+]
 _SCORES = ["r", *_BOUNDS, "r_fold_mean", "r2", "mae", *_CLASS_SCORES]
 _COMPARISON_COLUMNS = [
     *("cohort", "target", "line_a", "line_b", "metric", "score_a", "score_b"),
-    *("difference", "difference_low", "difference_high", "p", "tie", "n"),
-    *("among", "best_two", "q"),
+    *("difference", "difference_low", "difference_high", "p"),
+    *("difference_low_cv", "difference_high_cv", "p_cv", "tie", "n"),
+    *("among", "best_two", "q", "q_cv"),
 ]
+# how much wider intervals of few participants (or families) are: √(1 + this / how many)
+_SMALL_SAMPLE = 12
+_LEVEL = 0.95
 
 # line → its predictions
 Sides = Mapping[str, pd.DataFrame]
@@ -64,9 +73,10 @@ def score_table(
     -------
     DataFrame
         cohort, target, row (or method, variant, seed), n, n_folds; r (observed and predicted
-        concatenated over folds) with r_half_width, r_low, r_high, and r_low_cv, r_high_cv (see
-        `cross_validation_interval`); r_fold_mean; r2 (predictive COD); mae; and for two-class
-        targets auc, auc_low, auc_high and balanced_accuracy (cut at the mean of the other folds).
+        concatenated over folds) with r_half_width, r_low, r_high (the paper's interval), and
+        r_low_cv, r_high_cv, which cover (see `cross_validation_interval`); r_fold_mean; r2
+        (predictive COD); mae; and for two-class targets auc, with the same two intervals, and
+        balanced_accuracy (cut at the mean of the other folds).
         Repeats are averaged. A column of several classes has a row per class, and one for the
         column: means over its classes, and the balanced accuracy of the class whose prediction is
         highest above what the other folds have on average.
@@ -77,7 +87,7 @@ def score_table(
         identity = [name for name in _IDENTITY if name in models]
         for key, runs in models.groupby(identity, sort=False, dropna=False):
             place = {"cohort": cohort, "target": target} | dict(zip(identity, key, strict=True))
-            records.append(place | _scores(runs, participants, counts))
+            records.append(place | _scores(runs, participants, counts, groups))
     table = WholeTable(records)
     _warn_of_gaps(table, [*_ALWAYS, *_BOUNDS] if n_bootstrap else _ALWAYS)
     return table
@@ -91,10 +101,12 @@ def compare(
     seed: int = 42,
     groups: Any = None,
 ) -> pd.DataFrame:
-    """Two-sided paired bootstrap between two lines.
+    """Compare two lines: by the test that holds its level, and by the paper's paired bootstrap.
 
     The same resampled participants are scored for both; those whom only one line has predicted are
-    left out. Seeds and repeats are averaged. The score is r, or the AUC for two-class targets.
+    left out. Seeds and repeats are averaged. The score is r, or the AUC for two-class targets. The
+    paper's test calls methods that are equal different in more than 5 %, because everyone is tested
+    and trained on; the other one (`corrected_difference`) knows of that.
 
     Parameters
     ----------
@@ -112,8 +124,9 @@ def compare(
     Returns
     -------
     DataFrame
-        One row per cohort and target: line_a, line_b, metric, score_a, score_b, difference with
-        its 95 % interval, p, tie (equal to three digits), n.
+        One row per cohort and target: line_a, line_b, metric, score_a, score_b, difference;
+        difference_low, difference_high and p of the paper's test; difference_low_cv,
+        difference_high_cv and p_cv of the one that holds; tie (equal to three digits), n.
     """
     records = []
     for (cohort, target), _, models in _by_target(predictions):
@@ -121,7 +134,7 @@ def compare(
         if all(map(len, sides.values())):
             scorer = _make_scorer(sides, n_bootstrap, seed, groups)
             place = {"cohort": cohort, "target": target}
-            records.append(place | _comparison(sides, line_a, line_b, scorer))
+            records.append(place | _comparison(sides, line_a, line_b, scorer, groups))
     if not records:
         known = sorted(with_lines(predictions)["line"].astype(str).unique())
         raise NerveError(
@@ -160,8 +173,8 @@ def all_comparisons(
     -------
     DataFrame
         What `compare` gives, the better line first, and: `among`, which is ``methods`` or
-        ``reference``; `best_two`, which marks the top pair of methods; and `q`, over targets (and
-        cohorts), of the best two together and of every other pair by itself.
+        ``reference``; `best_two`, which marks the top pair of methods; and `q` and `q_cv`, over
+        targets (and cohorts), of the best two together and of every other pair by itself.
     """
     table = with_lines(predictions, rows)
     if rows is None:
@@ -181,7 +194,7 @@ def all_comparisons(
             pairs += [(best, line, "reference") for line in _rank(sides, reference_lines)]
         for first, second, among in pairs:
             record: dict[str, Any] = {"cohort": cohort, "target": target}
-            record |= _comparison(sides, first, second, scorer)
+            record |= _comparison(sides, first, second, scorer, groups)
             record["among"] = among
             record["best_two"] = among == "methods" and [first, second] == ranked[:2]
             records.append(record)
@@ -193,7 +206,8 @@ def all_comparisons(
     # the comparison of the best two is one test, whichever lines they are
     families = families.where(~comparisons["best_two"], "the best two")
     q = comparisons["p"].groupby(families).transform(bootstrap.adjusted_p)
-    return comparisons.assign(q=q)
+    q_cv = comparisons["p_cv"].groupby(families).transform(bootstrap.adjusted_p)
+    return comparisons.assign(q=q, q_cv=q_cv)
 
 
 def best_two(
@@ -307,30 +321,125 @@ def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> p
     return table if "line" in table else table.assign(line=table["row"])
 
 
-def cross_validation_interval(r: float, low: float, high: float) -> tuple[float, float]:
-    """Widen the bootstrap interval of an out-of-fold r by √2, for what resampling cannot see.
+def overlap_factor(n_folds: int, n_units: int) -> float:
+    """How much larger the standard error of an out-of-fold score is than resampling says.
 
-    Everyone is a test participant once and a training participant of the other folds. With a ridge,
-    r is then close to a quadratic form Σ yᵢ aᵢⱼ yⱼ with symmetric a, whose variance under noise is
-    2 Σ a² σ⁴, while resampling participants with their predictions held fixed sees Σ a² σ⁴. So
-    where nothing is predictable the plain interval covers 0 in about 83 % of cohorts, not 95 %, and
-    this one in about 95 %; where r is large it is wider than it need be.
+    Everyone is a test participant once and a training participant of the other folds, which
+    resampling participants with their predictions held fixed cannot see. Nadeau and Bengio (2003)
+    multiply the variance over K folds, whose training sets overlap, by 1 + K / (K − 1). For a ridge
+    and many folds that is the theory too: where nothing is predictable, r is close to a quadratic
+    form Σ yᵢ aᵢⱼ yⱼ with symmetric a, whose variance is twice what resampling sees. In few
+    participants it is larger still; √(1 + 12 / n) is what simulations needed (`studies.nulls`).
 
     Parameters
     ----------
-    r : float
-        The correlation.
-    low, high : float
-        Its bootstrap interval.
+    n_folds : int
+        Folds of one repeat.
+    n_units : int
+        Participants, or families where there are any.
+
+    Returns
+    -------
+    float
+        The factor.
+
+    Examples
+    --------
+    >>> round(overlap_factor(10, 60), 2), round(overlap_factor(10, 1000), 2)
+    (1.59, 1.46)
+    """
+    of_overlap = 1 + n_folds / (n_folds - 1) if n_folds > 1 else 1.0
+    of_few = 1 + _SMALL_SAMPLE / n_units
+    return float(np.sqrt(of_overlap * of_few))
+
+
+def cross_validation_interval(
+    score: float, centre: float, standard_error: float, n_folds: int, n_units: int
+) -> tuple[float, float]:
+    """95 % interval of an out-of-fold r, or of 2 AUC − 1, for new participants of the same kind.
+
+    Its centre is the mean over folds: where nothing can be predicted, the r of all folds together
+    is below 0, and the mean of folds is not. Its width is that of resampling times
+    `overlap_factor`, on Fisher's z scale. It is extended to the score itself where it must be.
+
+    Parameters
+    ----------
+    score : float
+        Of all folds together.
+    centre : float
+        The mean over folds; not a number where folds are too small.
+    standard_error : float
+        Of the score, over resampled participants.
+    n_folds : int
+        Folds of one repeat.
+    n_units : int
+        Participants, or families where there are any.
 
     Returns
     -------
     low, high : float
-        The wider interval.
+        The interval.
+
+    Examples
+    --------
+    >>> low, high = cross_validation_interval(0.3, 0.32, 0.09, n_folds=10, n_units=100)
+    >>> round(low, 2), round(high, 2)
+    (0.03, 0.56)
     """
-    wider_low = r - np.sqrt(2) * (r - low)
-    wider_high = r + np.sqrt(2) * (high - r)
-    return max(-1.0, wider_low), min(1.0, wider_high)
+    if not np.isfinite(score) or not np.isfinite(standard_error):
+        return np.nan, np.nan
+    if not np.isfinite(centre):
+        centre = score
+    almost_one = 1 - 1e-6
+    z = np.arctanh(np.clip(centre, -almost_one, almost_one))
+    slope = 1 - min(abs(score), almost_one) ** 2  # of r in z
+    quantile = student_t.isf((1 - _LEVEL) / 2, n_units - 1)
+    half_width = quantile * overlap_factor(n_folds, n_units) * standard_error / slope
+    low = min(score, np.tanh(z - half_width))
+    high = max(score, np.tanh(z + half_width))
+    return float(low), float(high)
+
+
+def corrected_difference(
+    difference: float, resampled: np.ndarray, n_folds: int, n_units: int
+) -> tuple[float, float, float]:
+    """95 % interval and two-sided p of a difference between two rows, which hold their level.
+
+    Student's t of the difference, whose standard error over paired resamples is multiplied by
+    `overlap_factor`.
+
+    Parameters
+    ----------
+    difference : float
+        Of two scores.
+    resampled : (resamples,) array
+        The difference in every resample of participants (or families).
+    n_folds : int
+        Folds of one repeat.
+    n_units : int
+        Participants, or families where there are any.
+
+    Returns
+    -------
+    low, high, p : float
+        The interval and p; p is 1 where the rows are the same in every resample.
+
+    Examples
+    --------
+    >>> resampled = np.random.default_rng(0).normal(0.1, 0.04, 1000)
+    >>> low, high, p = corrected_difference(0.1, resampled, n_folds=10, n_units=200)
+    >>> low < 0 < high, 0.05 < p < 0.2
+    (True, True)
+    """
+    resampled = resampled[np.isfinite(resampled)]
+    if not len(resampled) or not np.isfinite(difference):
+        return np.nan, np.nan, np.nan
+    standard_error = float(resampled.std()) * overlap_factor(n_folds, n_units)
+    if standard_error == 0:
+        return difference, difference, float(difference == 0)
+    half_width = float(student_t.isf((1 - _LEVEL) / 2, n_units - 1)) * standard_error
+    p = float(2 * student_t.sf(abs(difference) / standard_error, n_units - 1))
+    return difference - half_width, difference + half_width, p
 
 
 def is_binary(observed_raw: Any) -> bool:
@@ -411,36 +520,68 @@ def _columns(runs: pd.DataFrame, participants: np.ndarray, *values: str) -> np.n
 
 
 def _scores(
-    runs: pd.DataFrame, participants: np.ndarray, counts: np.ndarray | None
+    runs: pd.DataFrame, participants: np.ndarray, counts: np.ndarray | None, groups: Any
 ) -> dict[str, Any]:
     """Scores of a target; of a column of classes, means over them and the balanced accuracy."""
     own = pd.Index(participants).isin(runs["participant"])
     scores: dict[str, Any] = {"n": int(own.sum()), "n_folds": runs["fold"].nunique()}
     scores |= dict.fromkeys(_SCORES, np.nan)
     binary = is_binary(runs["observed_raw"])
-    for name in ("r", "auc") if binary else ("r",):
-        scores[name] = _score(name, runs, participants[own])
-        if counts is not None:
-            resampled = _resampled_scores(name, runs, participants[own], counts[:, own])
-            low, high = bootstrap.interval(resampled)
-            scores[f"{name}_low"] = low
-            scores[f"{name}_high"] = high
-    if counts is not None:
-        low = scores["r_low"]
-        high = scores["r_high"]
-        scores["r_half_width"] = (high - low) / 2
-        if not _trained_on_another_cohort(runs):
-            low, high = cross_validation_interval(scores["r"], low, high)
-        scores["r_low_cv"] = low
-        scores["r_high_cv"] = high
     parts = [part for _, part in runs.groupby(["target", "repeat"], sort=False)]
-    scores["r_fold_mean"] = float(np.mean([_fold_mean_r(part) for part in parts]))
+    scores["r_fold_mean"] = float(np.mean([_fold_mean("r", part) for part in parts]))
     scores["r2"] = float(np.mean([_predictive_cod(part) for part in parts]))
     scores["mae"] = float((runs["observed"] - runs["predicted"]).abs().mean())
+    for name in ("r", "auc") if binary else ("r",):
+        score = _score(name, runs, participants[own])
+        scores[name] = score
+        if counts is None:
+            continue
+        resampled = _resampled_scores(name, runs, participants[own], counts[:, own])
+        low, high = bootstrap.interval(resampled)
+        scores[f"{name}_low"] = low
+        scores[f"{name}_high"] = high
+        if not _trained_on_another_cohort(runs):
+            n_units = _n_units(participants[own], groups)
+            fold_mean = scores["r_fold_mean"]
+            if name == "auc":
+                fold_mean = float(np.mean([_fold_mean(name, part) for part in parts]))
+            low, high = _interval_that_holds(
+                name, score, fold_mean, resampled, scores["n_folds"], n_units
+            )
+        scores[f"{name}_low_cv"] = low
+        scores[f"{name}_high_cv"] = high
+    if counts is not None:
+        scores["r_half_width"] = (scores["r_high"] - scores["r_low"]) / 2
     if binary:
         repeats = [part for _, part in runs.groupby("repeat")]
         scores["balanced_accuracy"] = float(np.mean([_balanced_accuracy(run) for run in repeats]))
     return scores
+
+
+def _interval_that_holds(
+    metric: str,
+    score: float,
+    fold_mean: float,
+    resampled: np.ndarray,
+    n_folds: int,
+    n_units: int,
+) -> tuple[float, float]:
+    """`cross_validation_interval` of r, or of an AUC by way of 2 AUC − 1, which is 0 by chance."""
+    standard_error = float(np.nanstd(resampled))
+    if metric == "r":
+        return cross_validation_interval(score, fold_mean, standard_error, n_folds, n_units)
+    low, high = cross_validation_interval(
+        2 * score - 1, 2 * fold_mean - 1, 2 * standard_error, n_folds, n_units
+    )
+    return (1 + low) / 2, (1 + high) / 2
+
+
+def _n_units(participants: np.ndarray, groups: Any) -> int:
+    """How many families there are, where a participant without one counts as one."""
+    if groups is None:
+        return len(participants)
+    families = pd.Series(participants).map(dict(groups)).to_numpy(object)
+    return int(group_codes(families, len(participants)).max()) + 1
 
 
 def _balanced_accuracy(runs: pd.DataFrame) -> float:
@@ -486,25 +627,39 @@ def _make_scorer(sides: Sides, n_bootstrap: int, seed: int, groups: Any) -> Scor
     return score
 
 
-def _comparison(sides: Sides, line_a: str, line_b: str, scorer: Scorer) -> dict[str, Any]:
+def _comparison(
+    sides: Sides, line_a: str, line_b: str, scorer: Scorer, groups: Any
+) -> dict[str, Any]:
     """Compare two lines over the participants whom both have predicted."""
     both = sides[line_a][sides[line_a]["participant"].isin(sides[line_b]["participant"])]
     metric = _metric_of(both)
     participants = _participants_of(both)
     score_a, resampled_a = scorer(metric, line_a, tuple(participants))
     score_b, resampled_b = scorer(metric, line_b, tuple(participants))
+    difference = score_a - score_b
     differences = resampled_a - resampled_b
     low, high = bootstrap.interval(differences)
+    p = bootstrap.two_sided_p(differences)
+    if _trained_on_another_cohort(both):
+        # nobody is both trained on and tested
+        low_cv, high_cv, p_cv = low, high, p
+    else:
+        low_cv, high_cv, p_cv = corrected_difference(
+            difference, differences, both["fold"].nunique(), _n_units(participants, groups)
+        )
     return {
         "line_a": line_a,
         "line_b": line_b,
         "metric": metric,
         "score_a": score_a,
         "score_b": score_b,
-        "difference": score_a - score_b,
+        "difference": difference,
         "difference_low": low,
         "difference_high": high,
-        "p": bootstrap.two_sided_p(differences),
+        "p": p,
+        "difference_low_cv": low_cv,
+        "difference_high_cv": high_cv,
+        "p_cv": p_cv,
         "tie": round(score_a, 3) == round(score_b, 3),
         "n": len(participants),
     }
@@ -546,10 +701,19 @@ def _rank(sides: Sides, lines: list[str]) -> list[str]:
     return sorted(scores, key=lambda line: -scores[line])
 
 
-def _fold_mean_r(runs: pd.DataFrame) -> float:
-    """Mean r within folds of three participants or more."""
-    folds = [part for _, part in runs.groupby("fold", sort=False) if len(part) > 2]
-    values = [bootstrap.correlation(part["observed"], part["predicted"]) for part in folds]
+def _fold_mean(metric: str, runs: pd.DataFrame) -> float:
+    """Mean score within folds of three participants or more; an AUC needs both classes there."""
+    values = []
+    for _, part in runs.groupby("fold", sort=False):
+        if len(part) < 3:
+            continue
+        if metric == "r":
+            values.append(bootstrap.correlation(part["observed"], part["predicted"]))
+        elif is_binary(part["observed_raw"]):
+            positive = part["observed_raw"].to_numpy() == 1
+            once = np.ones((1, len(part)))
+            predicted = part["predicted"].to_numpy(float)
+            values.append(bootstrap.weighted_auc(once, positive, predicted)[0])
     return float(np.mean(values)) if values else np.nan
 
 

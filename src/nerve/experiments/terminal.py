@@ -82,7 +82,7 @@ def show_paper_table(results: Results) -> None:
 
 
 def show_scores(results: Results) -> None:
-    """Print every score of an evaluation, one line per target and row."""
+    """Print every score, one line per target and row; in brackets the interval that holds."""
     labels = line_labels(rows_of(results.rows))
     line_of = dict(zip(results.rows["row"], results.rows["line"], strict=True))
     for score in results.scores.to_dict("records"):
@@ -94,11 +94,12 @@ def show_scores(results: Results) -> None:
             continue
         text = (
             f"{cohort}{score['target']:<20} {label:<22} "
-            f"r {score['r']:+.3f} ± {score['r_half_width']:.3f}  "
+            f"r {score['r']:+.3f} ({score['r_low_cv']:+.3f} to {score['r_high_cv']:+.3f})  "
             f"fold-mean r {score['r_fold_mean']:+.3f}  R² {score['r2']:+.3f}  n {score['n']}"
         )
         if not np.isnan(score["auc"]):
             text += f"  AUC {score['auc']:.3f}"
+            text += f" ({score['auc_low_cv']:.3f} to {score['auc_high_cv']:.3f})"
             text += f"  balanced accuracy {score['balanced_accuracy']:.3f}"
         if np.isfinite(score.get("p", np.nan)):
             text += f"  p {score['p']:.4f}"

@@ -19,8 +19,14 @@ _FOLLOWS_MOTION = 0.1  # correlation of predictions with motion that is worth a 
 NOTHING_PREDICTED = "nothing was predicted."
 DO_NOT_CONCLUDE = "Do not conclude"
 _LEVEL = 0.05
+# up to so many participants, r is below 0 by .03 or more where nothing can be predicted
+_SMALL_COHORT = 200
 CHANCE = {"r": 0.0, "auc": 0.5}
 METRIC_NAMES = {"r": "r", "auc": "AUC"}
+CHANCE_IN_SMALL_COHORTS = (
+    "By chance r would be below 0 on average in so few participants: -0.15 to -0.03 in 60, -0.04 "
+    "in 200."
+)
 
 
 @dataclass(frozen=True)
@@ -133,16 +139,14 @@ def holding_interval(scores: Mapping[str, float], metric: str) -> tuple[float, f
     low, high : float
         NaN where there is no interval.
     """
-    low = scores.get(f"{metric}_low_cv", scores.get(f"{metric}_low", np.nan))
-    high = scores.get(f"{metric}_high_cv", scores.get(f"{metric}_high", np.nan))
+    low = scores.get(f"{metric}_low_cv", np.nan)
+    high = scores.get(f"{metric}_high_cv", np.nan)
     return low, high
 
 
 def holding_comparison(comparison: Mapping[Any, Any]) -> tuple[float, float]:
     """The difference and p of the test of two lines whose size was measured to hold."""
-    if "p_cv" in comparison:
-        return float(comparison["difference_cv"]), float(comparison["p_cv"])
-    return float(comparison["difference"]), float(comparison["p"])
+    return float(comparison["difference"]), float(comparison["p_cv"])
 
 
 def is_told_from_chance(scores: Mapping[str, float], metric: str) -> bool:
@@ -201,9 +205,23 @@ def _answer(label: str, scores: Mapping[str, float], metric: str) -> str:
     number = f"{METRIC_NAMES[metric]} = {scores[metric]:.2f}"
     if details:
         number += f" ({', '.join(details)})"
+    chance = f" {_chance_sentence(scores)}" if metric == "r" and _is_small(scores) else ""
     if is_told_from_chance(scores, metric):
-        return f"{label} predicts it, {number}."
-    return f"not told from chance. The best row, {label}, has {number}."
+        return f"{label} predicts it, {number}.{chance}"
+    return f"not told from chance. The best row, {label}, has {number}.{chance}"
+
+
+def _is_small(scores: Mapping[str, float]) -> bool:
+    """Whether so few participants were tested that r is clearly negative by chance."""
+    return bool(scores.get("n", np.nan) <= _SMALL_COHORT)
+
+
+def _chance_sentence(scores: Mapping[str, float]) -> str:
+    """Where r lies in a small cohort if nothing can be predicted."""
+    centre = scores.get("r_null_mean", np.nan)
+    if np.isfinite(centre):
+        return f"By chance r would be {centre:.2f} here on average, as permutations show."
+    return CHANCE_IN_SMALL_COHORTS
 
 
 def _comparison_in_words(

@@ -17,9 +17,14 @@ TERMS = {
     "covariates": "columns such as age and sex, whose effect is removed from the target as the "
     "training participants show it.",
     "fold": "a part of the participants that is predicted by a model trained on the other parts.",
-    "interval": "where the true value is expected in 95 of 100 cohorts like this one.",
-    "chance": "what a model without any information would reach: r = 0, AUC = 0.5.",
-    "r": "Pearson's correlation of observed and predicted values of all folds together.",
+    "interval": "where the true value is expected in 95 of 100 cohorts like this one; it knows "
+    "that participants are tested and also train the models of other folds. The paper's interval, "
+    "in the paper's table, does not, and is too narrow.",
+    "chance": "what a model without any information would reach in new participants: r = 0, "
+    "AUC = 0.5. The r of all folds together is then below 0 on average in a small cohort.",
+    "r": "Pearson's correlation of observed and predicted values of all folds together. Where "
+    "nothing can be predicted it is below 0 on average: -0.15 to -0.03 in 60 participants, -0.04 "
+    "in 200.",
     "AUC": "the share of pairs, one participant of either class, that predictions put in the "
     "right order; 0.5 is chance.",
     "R²": "the share of the target's variance that is predicted; negative where the mean would "

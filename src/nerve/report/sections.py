@@ -270,7 +270,8 @@ def comparison_tables(results: ReportData) -> Iterator[Table]:
     pair = np.select([table["best_two"], is_reference], names[:2], names[2])
     frame = results.labelled(table, method="line_a", against="line_b")
     frame["pair"] = pd.Categorical(pair, names)
-    numbers = ["metric", "difference", "difference_low", "difference_high", "p", "q", "n"]
+    numbers = ["metric", "difference", "difference_low_cv", "difference_high_cv", "p_cv", "q_cv"]
+    numbers += ["p", "n"]
     frame = frame.join(table[numbers]).sort_values("pair", kind="stable")
     yield Table(frame, "Paired comparisons")
 

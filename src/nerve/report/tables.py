@@ -40,7 +40,7 @@ from nerve.report.words import scope_sentences, view_sentences
 LEVEL = 0.05
 _NAN = float("nan")
 _FIRST_COLUMN = {"tokenizers": "Tokenizer", "parcellations": "Parcellation"}  # by layout
-_TESTED = "p < 0.05, two-sided paired bootstrap"
+_TESTED = "p < 0.05, two-sided paired bootstrap (the paper's test)"
 _EXTENDED = (
     "n",
     "r",
@@ -54,7 +54,10 @@ _EXTENDED = (
     "auc",
     "auc_low",
     "auc_high",
+    "auc_low_cv",
+    "auc_high_cv",
     "balanced_accuracy",
+    "r_null_mean",
     "p",
     "q",
     "p_permuted_networks",

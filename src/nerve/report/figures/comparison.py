@@ -21,8 +21,8 @@ def comparison_matrix(results: ReportData) -> tuple[Figure, str]:
     """Each method against each other.
 
     Score of the row's method less that of the column's (same numbers; r, or AUC for two-class
-    targets), from a paired bootstrap on the same participants. A dot marks p < 0.05, two-sided, not
-    corrected; the table below gives q. Look for whole rows of one colour: a method that is better,
+    targets), on the same participants. A dot marks p < 0.05, two-sided, by the test that knows of
+    overlapping training sets, not corrected for many comparisons; the table below gives q. Look for whole rows of one colour: a method that is better,
     or worse, than all others.
     """
     # One matrix per cohort and target.
@@ -50,7 +50,7 @@ def comparison_matrix(results: ReportData) -> tuple[Figure, str]:
         part = rows_at(table, *column)
         difference = square_matrix(part, _PAIR, lines, "difference", mirrored=-1)
         image = ax.imshow(difference, cmap=DIVERGING, vmin=-limit, vmax=limit)
-        rows, across = np.nonzero(square_matrix(part, _PAIR, lines, "p") < 0.05)
+        rows, across = np.nonzero(square_matrix(part, _PAIR, lines, "p_cv") < 0.05)
         ax.plot(across, rows, ".", color="#111111", markersize=4)
         ax.set_xticks(ticks, [str(tick + 1) for tick in ticks], fontsize=7.5)
         ax.set_yticks(ticks, names, fontsize=7.5)
@@ -68,7 +68,7 @@ def sweep(results: ReportData) -> tuple[Figure, str]:
     """What the settings change.
 
     Accuracy over the values of each setting that was swept, one line per cohort and target, other
-    settings averaged. Bars are 95 % bootstrap intervals over participants. Look for ups and downs
+    settings averaged. Bars are the 95 % intervals that hold. Look for ups and downs
     that exceed the bars: without them the setting hardly matters here.
     """
     # One panel per method and setting.
@@ -83,11 +83,14 @@ def sweep(results: ReportData) -> tuple[Figure, str]:
         numbers = pd.to_numeric(values, errors="coerce")
         values = values[np.lexsort([values, numbers])]  # numbers first
         for i, (column, scores) in enumerate(part.groupby(["cohort", "target"], sort=False)):
-            mean = scores.groupby("value")[["r", "r_half_width"]].mean().reindex(values)
+            columns = ["r", "r_low_cv", "r_high_cv"]
+            mean = scores.groupby("value")[columns].mean().reindex(values)
+            below = mean["r"] - mean["r_low_cv"]
+            above = mean["r_high_cv"] - mean["r"]
             ax.errorbar(
                 np.arange(len(values)) + (i - 2) * 0.04,  # so that bars do not hide each other
                 mean["r"],
-                yerr=mean["r_half_width"],
+                yerr=[below, above],
                 color=CYCLE[i % len(CYCLE)],
                 fmt="o-",
                 markersize=4,
@@ -115,7 +118,7 @@ def sweep_table(results: ReportData) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        cohort, target, r, r_half_width, name, setting, value. Settings with one value are left out.
+        cohort, target, r, r_low_cv, r_high_cv, name, setting, value. Settings with one value are left out.
     """
     rows = []
     for score in results.mean_scores.to_dict("records"):
@@ -127,7 +130,8 @@ def sweep_table(results: ReportData) -> pd.DataFrame:
                     "cohort": score["cohort"],
                     "target": score["target"],
                     "r": score["r"],
-                    "r_half_width": score.get("r_half_width"),
+                    "r_low_cv": score.get("r_low_cv"),
+                    "r_high_cv": score.get("r_high_cv"),
                     "name": results.name_of_sweep(score["line"]),
                     "setting": setting,
                     "value": value if isinstance(value, str) else json.dumps(value),
