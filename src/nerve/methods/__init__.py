@@ -19,6 +19,7 @@ from nerve.data.parcellation import Parcellation, load_parcellation
 # name -> "module:Class"
 METHODS: dict[str, str] = {
     "nerve": "nerve.methods.nerve:NERVE",
+    "finetune": "nerve.methods.finetuned:FineTunedNERVE",
     "brainnetcnn": "nerve.methods.brainnetcnn:BrainNetCNN",
     "braingnn": "nerve.methods.braingnn:BrainGNN",
     "brainnettf": "nerve.methods.brainnettf:BrainNetTF",

@@ -439,8 +439,9 @@ class NERVE(Encoder):
         )
 
     def training_settings(self) -> TrainingSettings:
-        """How it is trained: every setting of the loop is a parameter of the same name."""
-        names = [field.name for field in fields(TrainingSettings)]
+        """How it is trained: settings of the loop are parameters of the same name."""
+        # all but the patience: a pretraining goes through all its epochs
+        names = [field.name for field in fields(TrainingSettings) if field.name != "patience"]
         return TrainingSettings(**{name: plain(getattr(self, name)) for name in names})
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
