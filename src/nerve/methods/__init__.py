@@ -34,6 +34,8 @@ METHODS: dict[str, str] = {
     "shrunk": "nerve.methods.shrunk:ShrunkTangentSpace",
     "covariates": "nerve.methods.covariates:Covariates",
 }
+# the setting that names a trained model, of methods that go on from one
+PRETRAINED = "pretrained"
 # class, as models on disk name it -> name
 NAME_OF_CLASS = {target.partition(":")[2]: name for name, target in METHODS.items()}
 _INPUTS_IN_WORDS = {
