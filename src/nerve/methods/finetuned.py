@@ -761,16 +761,33 @@ class Mean(nn.Module):
         return tokens.mean(1)
 
 
+def labels_of(cohort: Cohort, column: str) -> np.ndarray:
+    """A column of the participants table, of families say.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    column : str
+
+    Returns
+    -------
+    (n,) array
+    """
+    table = cohort.participants
+    known_columns([column], table.columns, f"participants of {cohort.name!r}")
+    return table[column].to_numpy(object)
+
+
 def target_of(
-    cohort: Cohort, target: str, covariates: str | Sequence[str] = ()
+    cohort: Cohort, targets: str | Sequence[str], covariates: str | Sequence[str] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
     """A column of the participants table as `FineTunedNERVE.fit` takes it.
 
     Parameters
     ----------
     cohort : Cohort
-    target : str
-        Numbers or words. With covariates, numbers or two different words, which become 0 and 1.
+    targets : str
+        One column: numbers or words. With covariates, numbers or two different words, which become 0 and 1.
     covariates : names of columns
         Regressed from the target with coefficients of these participants.
 
@@ -781,6 +798,15 @@ def target_of(
     values : (k,) array
         Theirs.
     """
+    wanted = as_names(targets)
+    if len(wanted) != 1:
+        raise problem(
+            "targets",
+            f"there are {len(wanted)}",
+            expected="one: a network is trained for each",
+            remedy="Call finetune once per target.",
+        )
+    target = wanted[0]
     table = cohort.participants
     names = as_names(covariates)
     known_columns([target, *names], table.columns, f"participants of {cohort.name!r}")
