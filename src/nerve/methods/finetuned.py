@@ -808,7 +808,7 @@ def target_of(
         )
     target = wanted[0]
     table = cohort.participants
-    names = as_names(covariates)
+    names = list(as_names(covariates))
     known_columns([target, *names], table.columns, f"participants of {cohort.name!r}")
     rows = np.flatnonzero(table[target].notna().to_numpy())
     values = table[target].iloc[rows].to_numpy()
