@@ -1,22 +1,28 @@
 """The row finetune:RUN: no label of a test participant is used, and it says whom the run had seen."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import nerve
 from nerve._utils.errors import NerveError
 from nerve.data.cohort import Cohort
 from nerve.data.simulate import simulate_cohort
+from nerve.evaluation.cross_validation import out_of_fold_predictions
+from nerve.evaluation.feature_sets import FitInFold, TrainedInFolds
+from nerve.experiments.config import ExperimentConfig
 from nerve.experiments.experiment import Experiment
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.requested_rows import request_rows
+from nerve.methods.finetuned import FineTunedNERVE
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning"),
 ]
 SMALL = "epochs=2:heads=2"
-PROTOCOL = {"n_folds": 3, "motion": "none", "n_bootstrap": 0}
+PROTOCOL = {"n_folds": 3, "motion": "none", "n_bootstrap": 20}
 
 
 @pytest.fixture(scope="module")
@@ -41,34 +47,42 @@ def run(alpha, tmp_path_factory):
     return encoder.fit(alpha).save(tmp_path_factory.mktemp("runs") / "first")
 
 
-def predictions(results):
-    return results.predictions.set_index("participant")["predicted"]
+def predicted_in_the_first_fold(cohort, run, y):
+    """Out of fold predictions as a row makes them, age removed, of the participants of one fold."""
+    method = FineTunedNERVE(str(run), layers="all", epochs=2, heads=2, device="cpu")
+    features = TrainedInFolds("tuned", cohort=cohort)
+    model = FitInFold(features, lambda: clone(method))
+    folds = np.arange(len(cohort)) % 3
+    covariates = cohort.participants[["age"]]
+    table = out_of_fold_predictions(
+        model, features, pd.DataFrame({"y": y}), folds, covariates=covariates
+    )
+    return table.loc[table["fold"] == 0, "predicted"].to_numpy()
 
 
 def test_labels_of_test_participants_are_never_used(alpha, run):
-    row = f"finetune:{run}:layers=all:{SMALL}"
-    results = nerve.evaluate(row, alpha, "p_factor", ["age"], **PROTOCOL)
-    tested = results.predictions.loc[results.predictions["fold"] == 0, "participant"]
-
-    table = alpha.participants.copy()
-    is_tested = table["participant_id"].isin(tested).to_numpy()
-    shuffled = np.random.default_rng(0).permutation(table.loc[is_tested, "p_factor"])
-    table.loc[is_tested, "p_factor"] = shuffled
-    other = Cohort(alpha.connectivity, table, alpha.parcellation, name="alpha")
-    folds = results.folds.set_index("participant")["fold"]
-    again = nerve.evaluate(row, other, "p_factor", ["age"], **PROTOCOL)
-    # folds are stratified by the target: the participants must stand in the same ones
-    assert folds.equals(again.folds.set_index("participant")["fold"]) or _same_fold(
-        folds, again, tested
-    )
-    np.testing.assert_array_equal(
-        predictions(results)[tested].to_numpy(), predictions(again)[tested].to_numpy()
-    )
+    y = alpha.participants["p_factor"].to_numpy(float)
+    is_tested = np.arange(len(alpha)) % 3 == 0
+    shuffled = y.copy()
+    shuffled[is_tested] = 1000 * np.random.default_rng(0).permutation(y[is_tested])
+    before = predicted_in_the_first_fold(alpha, run, y)
+    np.testing.assert_array_equal(before, predicted_in_the_first_fold(alpha, run, shuffled))
+    # the claim can fail: labels of training participants are used
+    shuffled = y.copy()
+    shuffled[~is_tested] = np.random.default_rng(0).permutation(y[~is_tested])
+    assert not np.array_equal(before, predicted_in_the_first_fold(alpha, run, shuffled))
 
 
-def _same_fold(folds, again, tested):
-    others = again.folds.set_index("participant")["fold"]
-    return set(others.index[others == others[tested.iloc[0]]]) == set(tested)
+def test_labels_of_another_cohort_that_is_tested_are_never_used(alpha, cohorts, run):
+    gamma = Cohort.load(cohorts / "gamma")
+    table = gamma.participants.copy()
+    table["p_factor"] = np.random.default_rng(0).permutation(table["p_factor"])
+    other = Cohort(gamma.connectivity, table, gamma.parcellation, name="gamma")
+    row = f"finetune:{run}:layers=0:{SMALL}"
+    before = nerve.evaluate(row, alpha, "p_factor", ["age"], test=gamma, **PROTOCOL)
+    after = nerve.evaluate(row, alpha, "p_factor", ["age"], test=other, **PROTOCOL)
+    assert not before.predictions["observed"].equals(after.predictions["observed"])
+    pd.testing.assert_series_equal(before.predictions["predicted"], after.predictions["predicted"])
 
 
 def test_the_scope_is_that_of_the_frozen_row(alpha, cohorts, run):
@@ -102,8 +116,7 @@ def test_mistakes_are_refused_before_anything_is_trained(run, tmp_path):
 
 
 def test_a_cohort_of_another_atlas_is_refused(run):
-    other = simulate_cohort(30, "schaefer100-17", 40, seed=3)
-    other.parcellation = nerve.load_parcellation("schaefer100-17")
+    other = simulate_cohort(30, "schaefer200-7", 40, seed=3)
     with pytest.raises(NerveError, match="lacks regions"):
         nerve.evaluate(f"finetune:{run}:{SMALL}", other, "p_factor", **PROTOCOL)
 
@@ -134,8 +147,6 @@ def experiment_file(cohorts, run):
 
 
 def test_an_experiment_file_has_the_row(cohorts, run, tmp_path):
-    from nerve.experiments.config import ExperimentConfig
-
     config = ExperimentConfig.model_validate(experiment_file(cohorts, run))
     experiment = Experiment.prepare(config, tmp_path / "out")
     results = experiment.run(jobs=1)
@@ -155,8 +166,6 @@ def test_an_experiment_file_has_the_row(cohorts, run, tmp_path):
 
 
 def test_a_rehearsal_needs_no_run(cohorts):
-    from nerve.experiments.config import ExperimentConfig
-
     config = ExperimentConfig.model_validate(experiment_file(cohorts, "runs/of-another-atlas"))
     (entry,) = rehearsal(config).methods
     assert "pretrained" not in entry.settings

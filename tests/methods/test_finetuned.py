@@ -300,10 +300,8 @@ def test_a_run_is_not_resumed_from_another_encoder(encoder, training, tmp_path):
     score = column(training, "score")
     FineTunedNERVE(encoder, layers=0, **QUICK).fit(training, score, run_dir=tmp_path)
     other = clone(encoder).set_params(seed=5).fit(training)
-    with pytest.raises(NerveError, match="cannot be resumed.*weights was"):
-        FineTunedNERVE(other, layers=0, **QUICK).fit(
-            training, score, run_dir=tmp_path, resume=True
-        )
+    with pytest.raises(NerveError, match=r"cannot be resumed.*weights was"):
+        FineTunedNERVE(other, layers=0, **QUICK).fit(training, score, run_dir=tmp_path, resume=True)
 
 
 # Files

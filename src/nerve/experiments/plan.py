@@ -130,9 +130,7 @@ class ExperimentPlan:
         probe = ModelProbe if is_model(path) else TableProbe
         yield from self._probes(row, probe, path=path, content=content, scope=entry.scope)
 
-    def _method_tasks(
-        self, row: Row, recipe: Recipe, scope: str = "not stated"
-    ) -> Iterator[Task]:
+    def _method_tasks(self, row: Row, recipe: Recipe, scope: str = "not stated") -> Iterator[Task]:
         """The runs of one row of a method: where it is trained, and where it predicts."""
         first_cohort = next(iter(self.config.cohorts))
         pretrain_scope = self.config.protocol_of(first_cohort).pretrain_scope

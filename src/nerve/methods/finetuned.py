@@ -589,7 +589,9 @@ class FineTunedNERVE(SupervisedMethod):
         name = self.pretrained_["name"]
         counts = self.encoder_.data_.get("cohorts", {}).items()
         cohorts = ", ".join(f"{cohort} ({count})" for cohort, count in counts)
-        begins_with = f"{name}, pretrained without labels on {cohorts}" if name else "random weights"
+        begins_with = (
+            f"{name}, pretrained without labels on {cohorts}" if name else "random weights"
+        )
         trained = {0: "the head only", "all": "head and encoder"}.get(
             self.layers, f"the head and the last {self.layers} encoder blocks"
         )
