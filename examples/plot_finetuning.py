@@ -7,7 +7,7 @@ network from random weights. Kernel ridge on frozen features and on raw FC stand
 """
 
 # %%
-# Two hundred simulated participants, the last 60 of whom nothing learns from. `p_factor` follows FC with a true
+# Two hundred simulated participants, of whom nothing learns from the last fifth. `p_factor` follows FC with a true
 # correlation of 0.6. The encoder is pretrained without labels.
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 import nerve
 
 cohort = nerve.simulate_cohort(200, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)
-training, new = cohort[:-60], cohort[-60:]
+n_training = 4 * len(cohort) // 5
+training, new = cohort[:n_training], cohort[n_training:]
 encoder = nerve.NERVE.from_preset("small", view="fc", epochs=10, seed=0, device="cpu").fit(training)
 
 # %%

@@ -38,8 +38,8 @@ ROWS = (
     FROZEN,
     "head only, on the pretrained encoder",
     "fine-tuned, all layers",
-    "head only, on random weights",
     "all layers, from random weights",
+    "head only, on random weights",
 )
 
 

@@ -117,7 +117,7 @@ def test_mistakes_are_refused_before_anything_is_trained(run, tmp_path):
 
 def test_a_cohort_of_another_atlas_is_refused(run):
     other = simulate_cohort(30, "schaefer200-7", 40, seed=3)
-    with pytest.raises(NerveError, match="lacks regions"):
+    with pytest.raises(NerveError, match="different parcels"):
         nerve.evaluate(f"finetune:{run}:{SMALL}", other, "p_factor", **PROTOCOL)
 
 
