@@ -61,6 +61,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 _ARRAYS_OF_ENCODER = ("view.", "sites.", "signature.")
 _POOLING_PCA = ("origin", "components")  # buffers of that pooling, which is not used here
 _AUTOENCODER = "autoencoder."  # how names of the encoder's weights begin in ours
+_MOST_LAYERS = 1000
 # an inner split of fewer says nothing
 _FEWEST_TRAINED_ON = 4
 _FEWEST_HELD_OUT = 2
@@ -76,8 +77,8 @@ def _checked_pretrained(value: Any) -> Any:
 
 
 def _checked_layers(value: Any) -> int | str:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if is_count or value == "all":
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    if value == "all" or (is_count and 0 <= value <= _MOST_LAYERS):
         return value
     raise ValueError("a number of last encoder blocks, 0 for the head only, or all")
 
@@ -290,8 +291,11 @@ class FineTunedNERVE(SupervisedMethod):
             return NERVE.from_preset(self.network)
         if isinstance(self.pretrained, NERVE):
             return self.pretrained
-        with located(self.pretrained) as folder:
-            config = read_configuration(folder)
+        try:
+            with located(self.pretrained) as folder:
+                config = read_configuration(folder)
+        except NerveError as error:
+            raise NerveError(f"pretrained: {error}") from error
         if config.get("method") != "NERVE":
             raise problem(
                 self.pretrained,
