@@ -46,6 +46,7 @@ nothing was chosen on UCLA. Everything else has the settings of its preset `smal
 files name: `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`. Supervised networks are trained anew
 in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach. NERVE
 (paper) is the preset `paper`, except for 20 epochs in batches of 32. UCLA has two scanners: no table leaves a site out.
+Frozen encoders only: [fine-tuning](howto/fine-tuning.md#who-wins-on-real-participants) has a comparison of its own.
 
 This page was written by `python -m studies.benchmark_page` from the results folders of these two experiments.
 """

@@ -32,6 +32,7 @@ def test_the_table_counts_parameters_at_400_regions():
     assert table.loc[("nerve", "default"), "view"] == "shrunk"
     assert table.loc[("brainnettf", "paper"), "parameters"] == 13_545_257
     assert set(table[table["role"] == "supervised"].index.unique("method")) == {
+        "finetune",
         "brainnetcnn",
         "braingnn",
         "brainnettf",

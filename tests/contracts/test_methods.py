@@ -34,6 +34,7 @@ from nerve.methods.trained import TrainedMethod
 TRAINED = [name for name in METHODS if issubclass(method_class(name), TrainedMethod)]
 SUPERVISED = [name for name in TRAINED if method_class(name).role == "supervised"]
 SELF_SUPERVISED = [name for name in TRAINED if method_class(name).role == "self-supervised"]
+SEVERAL_CLASSES = {"finetune"}  # supervised methods that learn three and more classes
 COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
     "base",
@@ -482,8 +483,9 @@ def test_a_target_that_cannot_be_learned_is_refused(name, cohort):
         quick(name).fit(cohort, np.where(np.arange(len(y)) == 3, np.nan, y))
     with pytest.raises(NerveError, match="one value per participant"):
         quick(name).fit(cohort, np.column_stack([y, y]))
-    with pytest.raises(NerveError, match="3 different values"):
-        quick(name).fit(cohort, np.array(["a", "b", "c"])[np.arange(len(y)) % 3])
+    if name not in SEVERAL_CLASSES:
+        with pytest.raises(NerveError, match="3 different values"):
+            quick(name).fit(cohort, np.array(["a", "b", "c"])[np.arange(len(y)) % 3])
     with pytest.raises(NerveError, match="expected one each"):
         quick(name).fit(cohort, y[:-1])
 

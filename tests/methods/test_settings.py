@@ -43,13 +43,13 @@ def refusal(name: str, settings: dict) -> str:
 
 # Which odd values make sense, by what a setting means; everything else must be refused.
 NAMES = {"patching", "recentre", "parcellation"}  # of a table of groups, of a column, of an atlas
-MAY_BE_NONE = {"parcellation", "recentre", "n_components", "clip", "max_steps"}
+MAY_BE_NONE = {"parcellation", "recentre", "n_components", "clip", "max_steps", "pretrained"}
 MAY_BE_LISTS = {"columns", "phenotypes", "hidden", "other_windows"}
 MAY_BE_PARTS = {"warmup_epochs"}  # of whole numbers
 MAY_BE_NEGATIVE = {"threshold"}  # of correlations
 MAY_BE_ZERO = re.compile(
     r"seed|(\w+_)?(depth|epochs|dropout|drop|fraction|momentum|seconds|volumes|shrinkage|slope|threshold|noise)"
-    r"|decorrelation|min_lr|weight_\w+|\w+_weight"
+    r"|decorrelation|layers|min_lr|weight_\w+|\w+_weight"
 )
 
 

@@ -40,7 +40,7 @@ READERS = {
     "text": stand_ins.matrices, "ukb": stand_ins.ukb, "vectors": stand_ins.vectors, "xcpd": stand_ins.xcpd,
 }  # fmt: skip
 HOWTO = ("pretrain", "share-a-model", "evaluate", "interpret", "check", "run", "which-features", "simulate", "sites",
-         "another-cohort")  # fmt: skip
+         "another-cohort", "fine-tuning")  # fmt: skip
 NOT_RUN = {  # (page, words that it begins with or ends in) → why
     ("README.md", ""): "run by test_readme.py, section by section",
     ("docs/tutorials/get-started.md", ""): "run by test_readme.py, section by section",

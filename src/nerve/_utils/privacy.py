@@ -232,6 +232,9 @@ def shared_command(command: str, options: Collection[str], words: Collection[str
     >>> typed = "nerve evaluate my/cohort --targets age --features raw,runs/a"
     >>> shared_command(typed, options=["--targets"], words=["raw"])
     'nerve evaluate PATH --targets age --features raw,PATH'
+    >>> typed = "nerve evaluate my/cohort --features finetune:runs/a:layers=2"
+    >>> shared_command(typed, options=[], words=["finetune"])
+    'nerve evaluate PATH --features finetune:PATH:layers=2'
     """
     try:
         typed = shlex.split(command)
@@ -255,8 +258,22 @@ def shared_command(command: str, options: Collection[str], words: Collection[str
 def _shown_value(value: str, is_shown: bool, words: Collection[str]) -> str:
     if is_shown or _is_number(value):
         return value
-    parts = [part if part.split(":")[0] in words else PATH for part in value.split(",")]
-    return ",".join(parts)
+    return ",".join(_shown_feature(part, words) for part in value.split(","))
+
+
+def _shown_feature(text: str, words: Collection[str]) -> str:
+    """A method with its settings, `finetune:PATH:layers=2`; anything else is a path."""
+    method, *settings = text.split(":")
+    if method not in words:
+        return PATH
+    shown = [method]
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        is_path = not equals or "/" in value or "\\" in value
+        if is_path:
+            setting = f"{name}={PATH}" if equals else PATH
+        shown.append(setting)
+    return ":".join(shown)
 
 
 def _is_number(word: str) -> bool:

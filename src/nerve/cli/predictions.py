@@ -35,8 +35,8 @@ def evaluate(
         str,
         option(
             "What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, "
-            "covariates …), trained models (folder, archive, name in `nerve models list`), tables "
-            "with participant_id."
+            "covariates …), trained models (folder, archive, name in `nerve models list`), "
+            "finetune:MODEL, tables with participant_id."
         ),
     ] = "raw",
     test: Annotated[

@@ -85,6 +85,9 @@ class TrainingSettings:  # numpydoc ignore=PR02
         Epochs between two validations.
     keep : {"best", "last"}
         Weights at the end: those of least validation loss, or the last.
+    patience : int, optional
+        Stop early after this many validations in a row without a smaller loss than the least before
+        them; by default all epochs are trained.
     precision : {"auto", "float32", "bf16", "fp16"}
         ``auto`` is mixed precision on CUDA and float32 on a CPU.
     compile : bool
@@ -117,6 +120,7 @@ class TrainingSettings:  # numpydoc ignore=PR02
     validation_fraction: float = 0.1
     validate_every: int = 1
     keep: str = "best"
+    patience: int | None = None
     precision: str = "auto"
     compile: bool = False
     device: str = "auto"
@@ -523,6 +527,8 @@ class _Trainer:
         if self.total_steps == 0 and not self.history:
             self._end_epoch(gradient_norm=0.0, throughput=0.0)
             self.checkpoint()
+        if self._has_lost_patience():  # a run that is resumed after its end
+            return
         with progress_bar(
             label=label, total=self.total_steps, initial=self.step, unit="steps"
         ) as bar:
@@ -538,6 +544,7 @@ class _Trainer:
                 is_last = self.step == self.total_steps
                 if is_last or self.step % self.steps_per_epoch == 0:
                     self._end_epoch(gradient_norm, throughput)
+                    is_last = is_last or self._has_lost_patience()
                 stopping = self.processes.any(bool(stop), self.device)
                 is_due = now - last_checkpoint >= self.settings.checkpoint_seconds
                 if stopping or is_last or is_due:
@@ -550,6 +557,16 @@ class _Trainer:
                         "written. Add --resume to go on.",
                         stop[0] if stop else 0,
                     )
+                if is_last:
+                    return
+
+    def _has_lost_patience(self) -> bool:
+        """Whether the last validations, as many as `patience` says, all failed to improve."""
+        if self.settings.patience is None:
+            return False
+        validated = [row for row in self.history if row["validation_loss"] is not None]
+        since_best = [row for row in validated if row["step"] > self.best_step]
+        return len(since_best) >= self.settings.patience
 
     def _status(self, loss: float, throughput: float) -> str:
         parts = [f"loss {loss:.4g}"]

@@ -109,7 +109,8 @@ class MethodConfig(_Strict):
     )
     scope: Literal["all", "train_folds", "other_people", "not stated"] = Field(
         "not stated",
-        description="Of `features`: whether whatever made them had seen the tested participants.",
+        description="Of `features`, and of a run that is fine-tuned: whether whatever made them had "
+        "seen the tested participants.",
     )
 
     @model_validator(mode="after")

@@ -112,6 +112,13 @@ def training_counts(model: Any) -> dict[str, int]:
     return {str(name): int(count) for name, count in counts.items()}
 
 
+def pretrained_encoder_of(method: Any) -> Any:
+    """The encoder that a fine-tuned method begins with; None for all others."""
+    if not hasattr(method, "pretrained_encoder"):
+        return None
+    return method.pretrained_encoder()
+
+
 def is_trained(method: Any) -> bool:
     """Whether a method is trained by gradient, with checkpoints; references are fitted at once."""
     return hasattr(method, "training_settings")

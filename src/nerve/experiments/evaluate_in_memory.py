@@ -36,6 +36,7 @@ from nerve.experiments.encoders import (
     fit_and_describe,
     is_trained,
     keep_description,
+    pretrained_encoder_of,
     training_counts,
 )
 from nerve.experiments.fingerprints import code_version, package_versions
@@ -65,7 +66,8 @@ def evaluate(
         (n, d) numbers in the order of the cohort's participants; a table or TSV with
         `participant_id`, joined by id; the name of a method ("raw", "pca", "tangent", "covariates"
         …), perhaps with settings ("tangent:recentre=site"), fitted on training folds; a trained
-        model (folder, archive or name); or an estimator with `fit(cohort)` and
+        model (folder, archive or name); "finetune:MODEL", which trains it with the target inside
+        each fold; or an estimator with `fit(cohort)` and
         `transform(cohort)`, or `fit(cohort, y)` and `predict(cohort)`, fitted inside each fold.
         ``{"NERVE": Z, "raw": "raw"}`` and ``["raw", "pca"]`` give several rows.
     cohort : Cohort
@@ -264,6 +266,7 @@ def _make_features(
     if requested.row.kind == SUPERVISED:
         network = TrainedInFolds(name)
         network.estimator = FitInFold(network, make)
+        _note_pretraining(network, make(), place)
         return network
     method = make()
     # With the means of all participants, those of a site sum to zero: a tested participant could
@@ -308,6 +311,16 @@ def _features_of_model(
     features.trained_on = training_counts(encoder)
     features.adapted = encoder.adapted_
     return features
+
+
+def _note_pretraining(network: TrainedInFolds, method: Any, place: _Place) -> None:
+    """Say whom the run had seen that a fine-tuned method begins with, as for a frozen one."""
+    encoder = pretrained_encoder_of(method)
+    if encoder is None:
+        return
+    compared(encoder, place.combined)
+    network.scope = _scope_of_model(encoder, place.cohort, place.trained_on)
+    network.trained_on = training_counts(encoder)
 
 
 def _trains_in_folds(features: FeatureSet, requested: RequestedRow) -> bool:

@@ -31,6 +31,7 @@ from nerve.experiments.fingerprints import code_version, fingerprint
 from nerve.experiments.launch import StatusCallback, ignore_status, launch
 from nerve.experiments.plan import ExperimentPlan
 from nerve.experiments.run_store import FAILED, RunStore
+from nerve.methods import PRETRAINED
 from nerve.methods.recentring import is_by_cohort
 
 RESOLVED_CONFIG = "experiment.yaml"
@@ -384,13 +385,24 @@ def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConf
         here = Path(path).resolve()
         return str(here if not beside.exists() and here.exists() else beside)
 
+    def model_path(model: str | None) -> str | None:
+        """The path of a trained model; one that comes with the package keeps its name."""
+        path = absolute(model)
+        return path if path is not None and Path(path).exists() else model
+
     cohorts = {
         name: cohort.model_copy(update={"path": absolute(cohort.path)})
         for name, cohort in config.cohorts.items()
     }
-    methods = [
-        entry.model_copy(update={"features": absolute(entry.features)}) for entry in config.methods
-    ]
+    methods = []
+    for entry in config.methods:
+        changes: dict[str, Any] = {"features": absolute(entry.features)}
+        if PRETRAINED in entry.settings:
+            models = entry.settings[PRETRAINED]
+            swept = isinstance(models, list)
+            paths = [model_path(model) for model in (models if swept else [models])]
+            changes["settings"] = entry.settings | {PRETRAINED: paths if swept else paths[0]}
+        methods.append(entry.model_copy(update=changes))
     parcellation = config.parcellation
     if parcellation is not None and (base / parcellation).is_file():  # a table of the user's
         parcellation = absolute(parcellation)

@@ -10,7 +10,7 @@ from nerve._utils.errors import NerveError
 from nerve.evaluation.feature_sets import NAMED
 from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.rows import GIVEN, REFERENCE, Row
-from nerve.methods import NAME_OF_CLASS, method_class
+from nerve.methods import NAME_OF_CLASS, PRETRAINED, method_class
 from nerve.methods.configuration import read_configuration
 from nerve.methods.pretrained import located
 
@@ -55,6 +55,8 @@ def method_row(
                 differences[key] = value
     else:
         differences = method.differences(method.described_parameters(), preset)
+        if PRETRAINED in swept:  # a run is called by its name, never by its path
+            swept = {**swept, PRETRAINED: method.described_parameters()[PRETRAINED]}
     has_preset = name not in NAMED and method.has_presets()
     return Row(
         row=row,

@@ -29,7 +29,8 @@ from nerve.experiments.tasks import (
     TableProbe,
     Task,
 )
-from nerve.methods import method_class
+from nerve.methods import PRETRAINED, method_class
+from nerve.methods.pretrained import find_model
 
 
 class ExperimentPlan:
@@ -102,7 +103,8 @@ class ExperimentPlan:
                 line += f"-{variant}"
             for seed in seeds:
                 recipe = self._recipe(entry, settings, seed)
-                yield from self._method_tasks(self._row(line, entry, recipe, swept), recipe)
+                row = self._row(line, entry, recipe, swept)
+                yield from self._method_tasks(row, recipe, entry.scope)
 
         # null models: regions assigned to networks at random, with the seed of the model itself
         for permutation in range(entry.permutations):
@@ -128,7 +130,7 @@ class ExperimentPlan:
         probe = ModelProbe if is_model(path) else TableProbe
         yield from self._probes(row, probe, path=path, content=content, scope=entry.scope)
 
-    def _method_tasks(self, row: Row, recipe: Recipe) -> Iterator[Task]:
+    def _method_tasks(self, row: Row, recipe: Recipe, scope: str = "not stated") -> Iterator[Task]:
         """The runs of one row of a method: where it is trained, and where it predicts."""
         first_cohort = next(iter(self.config.cohorts))
         pretrain_scope = self.config.protocol_of(first_cohort).pretrain_scope
@@ -143,6 +145,7 @@ class ExperimentPlan:
                         determined_by=self._cohort_key(name),
                         cohort=name,
                         target=target,
+                        scope=scope,
                     )
         # With the means of all participants, those of a site sum to zero: a tested participant
         # could be computed from the others. So means are learned inside each fold.
@@ -186,7 +189,9 @@ class ExperimentPlan:
         """What is trained for one variant and seed, with hashes of the files that it names."""
         files = {}
         for name, value in settings.items():  # a table of regions for `patching`, say
-            if isinstance(value, str) and Path(value).is_file():
+            if name == PRETRAINED and value is not None:
+                files[name] = content_hash(find_model(value))
+            elif isinstance(value, str) and Path(value).is_file():
                 files[name] = content_hash(value)
         preset = entry.preset or self.config.preset
         return Recipe(str(entry.method), preset, dict(settings), seed, files)

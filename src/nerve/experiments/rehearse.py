@@ -12,7 +12,7 @@ from typing import Any
 from nerve.data.simulate import default_targets
 from nerve.evaluation.protocol import as_names
 from nerve.experiments.config import CohortConfig, ExperimentConfig, MethodConfig
-from nerve.methods import method_class
+from nerve.methods import PRETRAINED, method_class
 
 EPOCHS = 3
 SIMULATED = {"n": 60, "timepoints": 100}
@@ -79,6 +79,9 @@ def _shorter_method(entry: MethodConfig) -> MethodConfig:
         settings["view"] = "fc" if entry.settings.get("recentre") is None else "tangent"
         settings["pooling"] = "mean"
     settings |= entry.settings
+    if settings.pop(PRETRAINED, None) is not None:
+        # a run of other regions: its place is taken by the deepest network, with random weights
+        settings["network"] = "paper"
     is_trained = entry.method is not None and hasattr(
         method_class(entry.method), "training_settings"
     )

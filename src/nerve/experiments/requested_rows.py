@@ -17,9 +17,10 @@ from nerve.evaluation.feature_sets import NAMED, FeatureSet
 from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.rows import GIVEN, Row, line_label
 from nerve.experiments.method_rows import file_row, method_row
-from nerve.methods import METHODS, NAME_OF_CLASS, make_method
+from nerve.methods import METHODS, NAME_OF_CLASS, PRETRAINED, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 
+FINETUNE = "finetune"  # the method whose first word after the colon is a trained model
 _PRESET = "small"  # of methods that are named and not given as an object
 
 
@@ -113,7 +114,11 @@ def _row_of_text(text: str, protocol: Protocol) -> RequestedRow:
     """A row by name: that of a method, perhaps with settings, a model or a file."""
     method, *settings = text.split(":")
     if method in METHODS:
-        return _row_of_method(text, method, dict(map(_parse_setting, settings)), protocol)
+        parsed: dict[str, Any] = {}
+        if method == FINETUNE and settings and "=" not in settings[0]:
+            parsed[PRETRAINED] = settings.pop(0)
+        parsed.update(map(_parse_setting, settings))
+        return _row_of_method(text, method, parsed, protocol)
     if Path(text).exists() or text in packaged_models():
         path = find_model(text)
         stem = path.stem if path.is_file() else path.resolve().name
@@ -139,6 +144,11 @@ def _row_of_method(
 
     try:
         row = method_row(text, method, make(), _PRESET, settings, settings, [protocol])
+        if settings.get(PRETRAINED):
+            # the id is in what is passed on: with the name of the run, not its path
+            words = [f"{key}={value}" for key, value in settings.items() if key != PRETRAINED]
+            row_id = ":".join([method, str(row.settings[PRETRAINED]), *words])
+            row = replace(row, row=row_id, line=row_id)
     except NerveError as error:
         raise NerveError(f"features {text}: {error}") from None
     return RequestedRow(row, method, make=make, settings=settings if method in NAMED else {})

@@ -34,12 +34,14 @@ from nerve.experiments.encoders import (
     fit_and_save,
     is_trained,
     keep_description,
+    pretrained_encoder_of,
     training_counts,
     usable_cohorts,
 )
 from nerve.experiments.fingerprints import check_content, fingerprint
 from nerve.experiments.run_store import DONE, UNAVAILABLE
-from nerve.methods import load_method, make_method
+from nerve.methods import PRETRAINED, load_method, make_method
+from nerve.methods.pretrained import find_model
 from nerve.methods.runs import compared
 
 if TYPE_CHECKING:
@@ -91,7 +93,8 @@ class Recipe:  # numpydoc ignore=PR02
             Files that its settings name are still those that were planned with.
         """
         for name, content in self.files.items():
-            check_content(self.settings[name], content)
+            value = self.settings[name]
+            check_content(find_model(value) if name == PRETRAINED else value, content)
         return make_method(self.method, self.preset, self.settings, seed=self.seed, device=device)
 
 
@@ -192,16 +195,25 @@ class EncoderTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkTask(Task):
-    """Trains a supervised network inside each fold, for one target."""
+    """Trains a supervised network inside each fold, for one target.
+
+    `scope` says whom a run that is fine-tuned had seen, where its fingerprints do not tell.
+    """
 
     kind: ClassVar[str] = "train"
     recipe: Recipe
+    scope: str = "not stated"
 
     def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
         """Train in each fold and predict the participants left out."""
         cohort, participants, protocol = experiment.prepared(self.cohort)
         features = TrainedInFolds(self.recipe.method)
         features.estimator = FitInFold(features, lambda: self.recipe.make(experiment.config.device))
+        encoder = pretrained_encoder_of(self.recipe.make())
+        if encoder is not None:
+            compared(encoder, cohort)
+            features.scope = _scope_of_model(encoder, experiment, cohort.name, self.scope)
+            features.trained_on = training_counts(encoder)
         # a network is trained for each target: permutations and curves would take weeks
         protocol = replace(protocol, n_permutations=0, labels=())
         evaluation = evaluate_features(
@@ -393,22 +405,11 @@ class ModelProbe(TableProbe):
         keep_description(self.path, model, folder / "model")
         if hasattr(model, "likeness"):
             compared(model, cohort).save(folder / "model")
-        scope = self._scope_of(model, experiment, cohort.name)
+        scope = _scope_of_model(model, experiment, cohort.name, self.scope)
         features = make_feature_set(model.transform(cohort), cohort, Path(self.path).stem, scope)
         features.adapted = model.adapted_
         features.trained_on = training_counts(model)
         return features
-
-    def _scope_of(self, model: Any, experiment: Experiment, name: str) -> str:
-        """Whether a model was fitted on the tested participants; else what the file says."""
-        if _is_fitted_on(model, experiment, name):
-            return "all"
-        trained_on = experiment.config.cohorts[name].train_on
-        # of several cohorts, another may hold the tested participants
-        is_of_one_cohort = len(model.data_.get("fc", ())) == 1
-        if trained_on and is_of_one_cohort and _is_fitted_on(model, experiment, trained_on):
-            return experiment.scope_of(name, [trained_on])
-        return self.scope
 
 
 def save_evaluation(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
@@ -458,6 +459,18 @@ def load_evaluation(row: Row, cohort: str, folder: Path, facts: dict[str, Any]) 
         if path.is_file():
             tables[name] = read_tsv(path, dtype={"participant": str, "target": str})
     return Evaluation(row, cohort, facts=facts, **tables)
+
+
+def _scope_of_model(model: Any, experiment: Experiment, name: str, otherwise: str) -> str:
+    """Whether a model was fitted on the tested participants; else what the file says."""
+    if _is_fitted_on(model, experiment, name):
+        return "all"
+    trained_on = experiment.config.cohorts[name].train_on
+    # of several cohorts, another may hold the tested participants
+    is_of_one_cohort = len(model.data_.get("fc", ())) == 1
+    if trained_on and is_of_one_cohort and _is_fitted_on(model, experiment, trained_on):
+        return experiment.scope_of(name, [trained_on])
+    return otherwise
 
 
 def _is_fitted_on(model: Any, experiment: Experiment, name: str) -> bool:

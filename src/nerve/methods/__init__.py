@@ -19,6 +19,7 @@ from nerve.data.parcellation import Parcellation, load_parcellation
 # name -> "module:Class"
 METHODS: dict[str, str] = {
     "nerve": "nerve.methods.nerve:NERVE",
+    "finetune": "nerve.methods.finetuned:FineTunedNERVE",
     "brainnetcnn": "nerve.methods.brainnetcnn:BrainNetCNN",
     "braingnn": "nerve.methods.braingnn:BrainGNN",
     "brainnettf": "nerve.methods.brainnettf:BrainNetTF",
@@ -33,6 +34,8 @@ METHODS: dict[str, str] = {
     "shrunk": "nerve.methods.shrunk:ShrunkTangentSpace",
     "covariates": "nerve.methods.covariates:Covariates",
 }
+# the setting that names a trained model, of methods that go on from one
+PRETRAINED = "pretrained"
 # class, as models on disk name it -> name
 NAME_OF_CLASS = {target.partition(":")[2]: name for name, target in METHODS.items()}
 _INPUTS_IN_WORDS = {

@@ -90,6 +90,21 @@ class _Target(BaseModel):
     labels: list[_Word] | None
 
 
+class _Encoder(BaseModel):
+    """The network that a fine-tuned model began with: what a config.json of NERVE says of it."""
+
+    model_config = CLOSED
+
+    name: _Word
+    weights: _Word
+    parameters: dict[_Word, _Scalar | list[_Scalar] | _Groups]
+    preset: _Word = ""
+    data: _TrainingData = _TrainingData()
+    adapted: _Word = ""
+    signature: _SignatureNumbers | None = None
+    sites: dict[_Word, _Number] = {}
+
+
 class _Configuration(BaseModel):
     """Every field of a config.json, of any method."""
 
@@ -109,6 +124,8 @@ class _Configuration(BaseModel):
     training: dict[_Word, _Scalar | list[_Scalar]] = {}
     best_step: _Number = 0
     target: _Target | None = None
+    # fine-tuned NERVE
+    encoder: _Encoder | None = None
     # NERVE, tangent
     signature: _SignatureNumbers | None = None
     sites: dict[_Word, _Number] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from nerve.core.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.core.patching import Patching
 from nerve.core.randomness import VALIDATION_STEP, Draws
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
-from nerve.core.training import ArrayDataset, Dataset, TrainingSettings
+from nerve.core.training import ArrayDataset, Dataset, EpochCallback, TrainingSettings
 from nerve.core.views import N_DIRECTIONS, TangentView, View, check_arrays, make_view
 from nerve.data.cohort import Cohort
 from nerve.data.named_patchings import is_patching_name, patching_for
@@ -53,6 +53,9 @@ from nerve.methods.recentring import (
     sites_of,
 )
 from nerve.methods.trained import Encoder, mean_sample
+
+if TYPE_CHECKING:
+    from nerve.methods.finetuned import FineTunedNERVE
 
 PRESETS: dict[str, dict[str, Any]] = {
     # half of the paper's layers on another view of FC, in minutes on two CPU cores; chosen on ABIDE
@@ -439,8 +442,9 @@ class NERVE(Encoder):
         )
 
     def training_settings(self) -> TrainingSettings:
-        """How it is trained: every setting of the loop is a parameter of the same name."""
-        names = [field.name for field in fields(TrainingSettings)]
+        """How it is trained: settings of the loop are parameters of the same name."""
+        # all but the patience: a pretraining goes through all its epochs
+        names = [field.name for field in fields(TrainingSettings) if field.name != "patience"]
         return TrainingSettings(**{name: plain(getattr(self, name)) for name in names})
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
@@ -787,6 +791,71 @@ class NERVE(Encoder):
         """
         with located(model) as folder:
             return cls.load(folder, device=device)
+
+    def finetune(
+        self,
+        cohort: Cohort,
+        targets: str | Sequence[str],
+        covariates: str | Sequence[str] = (),
+        *,
+        groups: str | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        callbacks: Sequence[EpochCallback] = (),
+        **settings: Any,
+    ) -> FineTunedNERVE:
+        """Train a head on the tokens, and the encoder with it, to predict a target.
+
+        This model stays as it is. To know how well the result predicts, test it on participants of
+        other cohorts, or evaluate the row ``finetune:MODEL``, which is trained inside each fold.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Who is trained on; some are held out to choose the epoch. Regions are matched by label.
+        targets : str
+            Column of the participants table: numbers, or words for classes. Participants without a
+            value are left out.
+        covariates : names of columns
+            Regressed from the target, as in every evaluation: what is predicted is the rest.
+        groups : str, optional
+            Column of families, kept whole where participants are held out.
+        run_dir : path, optional
+            Where checkpoints and history are written.
+        resume : bool
+            Go on from the checkpoints there.
+        callbacks : sequence of callable
+            Called at the end of each epoch, as in `fit`.
+        **settings
+            Parameters of `nerve.methods.finetuned.FineTunedNERVE`: layers, pooling, epochs …
+
+        Returns
+        -------
+        FineTunedNERVE
+            Fitted.
+
+        Examples
+        --------
+        >>> import nerve
+        >>> cohort = nerve.simulate_cohort(30, parcellation="schaefer100-17", timepoints=60)
+        >>> encoder = NERVE.from_preset("small", epochs=1, device="cpu").fit(cohort)
+        >>> model = encoder.finetune(cohort, "age", layers=0, epochs=2, device="cpu")
+        >>> model.predict(cohort).shape
+        (30,)
+        """
+        from nerve.methods.finetuned import FineTunedNERVE, labels_of, target_of
+
+        self.check_fitted()
+        rows, values = target_of(cohort, targets, covariates)
+        method = FineTunedNERVE.from_preset("default", pretrained=self, **settings)
+        return method.fit(
+            cohort.subset(rows),
+            values,
+            groups=None if groups is None else labels_of(cohort, groups)[rows],
+            run_dir=run_dir,
+            resume=resume,
+            callbacks=callbacks,
+        )
 
     def push_to_hub(
         self,

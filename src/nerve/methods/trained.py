@@ -164,7 +164,7 @@ class TrainedMethod(Method):
         identity: dict[str, Any] = {}
         checkpoints = None
         if folder is not None:
-            identity = {"data": self.data_["fingerprint"], **self.described_parameters()}
+            identity = self.identity_of_run()
             checkpoints = RunFolder(folder)
         has_checkpoint = checkpoints is not None and checkpoints.has_checkpoint()
         if has_checkpoint and not resume:
@@ -190,6 +190,10 @@ class TrainedMethod(Method):
         if folder is not None and current_processes().first:
             (folder / PACKED).unlink(missing_ok=True)  # it can be made again
         return self
+
+    def identity_of_run(self) -> dict[str, Any]:
+        """What must be the same where a training is resumed."""
+        return {"data": self.data_["fingerprint"], **self.described_parameters()}
 
     def begin_training(
         self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None
