@@ -68,7 +68,7 @@ class Plain(Reader):
     source, so that a damaged matrix is never taken for a time series.
     """
 
-    describe = "plain arrays (npy, npz, csv, tsv, mat), one per participant or one for all"
+    describe = "plain arrays (npy, npz, csv, tsv, mat, h5), one per participant or one for all"
     uses: ClassVar[tuple[str, ...]] = ("variable", "unfolding", "header", "index")
     fallback = True
 
