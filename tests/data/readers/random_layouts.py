@@ -128,6 +128,10 @@ def layouts(draw: Any, storages: tuple[str, ...], number_labels: bool = False) -
     may_have_words = has_words and (number_labels or labels != "none")
     n_regions = draw(st.one_of(st.integers(4, 14), st.just(52)))
     nearly_square = st.integers(n_regions - 1, n_regions + 1).map(lambda size: max(size, 10))
+    header = may_have_words and draw(st.booleans())
+    # pandas numbers the rows of a series: without a header, these are a column of numbers
+    may_have_index = may_have_words and (number_labels or header or content == "matrix")
+    values = "r" if content == "series" else draw(st.sampled_from(["r", "r", *Z_DIAGONALS]))
     sessions = "none" if in_one_file else draw(st.sampled_from(list(SESSIONS)))
     table = draw(st.sampled_from(TABLES))
     return Layout(
@@ -137,9 +141,9 @@ def layouts(draw: Any, storages: tuple[str, ...], number_labels: bool = False) -
         content=content,
         storage=storage,
         labels=labels,
-        header=may_have_words and draw(st.booleans()),
-        index=may_have_words and draw(st.booleans()),
-        values="r" if content == "series" else draw(st.sampled_from(["r", "r", *Z_DIAGONALS])),
+        header=header,
+        index=may_have_index and draw(st.booleans()),
+        values=values,
         n_volumes=draw(st.one_of(nearly_square, st.integers(20, 60))),
         ids=draw(st.sampled_from(list(IDS))),
         naming=draw(st.sampled_from(NAMES)),
@@ -150,7 +154,8 @@ def layouts(draw: Any, storages: tuple[str, ...], number_labels: bool = False) -
         table_rows="one each" if table == "none" else draw(st.sampled_from(TABLE_ROWS)),
         visit=draw(st.booleans()),
         codes="none" if table == "none" else draw(st.sampled_from(["none", "declared", "left"])),
-        typed=draw(st.booleans()),
+        # Fisher z with ones on its diagonal looks like r in every respect
+        typed=values == "z one" or draw(st.booleans()),
         option=draw(st.sampled_from(["parcellation", "order"])),
     )
 

@@ -23,7 +23,7 @@ LARGEST_Z = 10.0  # larger values are no Fisher z: r would be 1 to eight digits
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
 # regions from which on Fisher z has values beyond 1, so that none of them shows r (docs/decisions.md)
-REGIONS_THAT_SHOW_Z = 50
+REGIONS_THAT_SHOW_Z = 100
 
 
 def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
