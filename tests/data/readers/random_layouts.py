@@ -246,8 +246,9 @@ def write_layout(layout: Layout, folder: Path) -> tuple[Path, dict[str, Any], Tr
                 path.parent.mkdir(parents=True, exist_ok=True)
                 array = _array(layout, population, participant, session, order)
                 _write_array(layout, path, array, _words(layout, population, order))
-                scan = (normal_id(participant), population.matrix(participant, session))
-                truth.scan_of_file[path.relative_to(source).as_posix()] = scan
+                if session in sessions_read:
+                    scan = (normal_id(participant), population.matrix(participant, session))
+                    truth.scan_of_file[path.relative_to(source).as_posix()] = scan
     if layout.typed and layout.content != "series":
         options["values"] = layout.values[0]
         if layout.content != "matrix":
