@@ -312,6 +312,7 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
         raise NerveError(mixed_values_message(source, names["r"], names["z"]))
     if not names["z"]:
         is_unknown = not names["r"] and bool(names[""])
+        is_unknown = is_unknown and options.measure is None  # the user says: correlations
         if is_unknown and all(_may_be_either(data.array) for _, data in probes):
             raise problem(
                 source,
