@@ -149,13 +149,16 @@ def test_matrices_that_may_be_r_or_z_are_refused_until_it_is_typed(tmp_path, reg
 
 
 def test_many_regions_without_a_diagonal_or_a_value_beyond_one_hold_r(tmp_path):
-    labels = [f"r{number}x" for number in range(50)]
-    atlas = pd.DataFrame({"label": labels, "network": ["x"] * 25 + ["y"] * 25})
+    labels = [f"r{number}x" for number in range(100)]
+    atlas = pd.DataFrame({"label": labels, "network": ["x"] * 50 + ["y"] * 50})
     atlas.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
     (tmp_path / "in").mkdir()
-    matrices = [np.corrcoef(np.random.default_rng(seed).normal(size=(50, 90))) for seed in (0, 1)]
+    matrices = [np.corrcoef(np.random.default_rng(seed).normal(size=(100, 290))) for seed in (0, 1)]
     for number, matrix in enumerate(matrices):
-        np.save(tmp_path / "in" / f"sub-{number}.npy", matrix - np.eye(50))
+        np.fill_diagonal(matrix, 0.0)
+        np.save(tmp_path / "in" / f"sub-{number}.npy", matrix)
+    for matrix in matrices:
+        np.fill_diagonal(matrix, 1.0)
     cohort = read_cohort(tmp_path / "in", order=tmp_path / "atlas.tsv")
     np.testing.assert_allclose(cohort.connectivity, np.stack(matrices), atol=1e-6)
 

@@ -190,7 +190,7 @@ def test_a_triangle_without_its_diagonal_keeps_its_last_row(tmp_path, mark):
     is_kept = np.triu(np.ones((N, N), bool), 1)
     rows = np.where(is_kept, truth.astype(str), "")
     (tmp_path / "in" / "sub-1.tsv").write_text("\n".join(mark.join(row) for row in rows) + "\n")
-    cohort = read_cohort(tmp_path / "in", order=REGIONS)
+    cohort = read_cohort(tmp_path / "in", order=REGIONS, values="r")
     np.testing.assert_allclose(cohort.connectivity[0], truth, atol=1e-6)
 
 

@@ -23,7 +23,7 @@ LARGEST_Z = 5.0  # larger values are z statistics, no Fisher z: r would be .9999
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
 # regions from which on Fisher z has values beyond 1, so that none of them shows r (docs/decisions.md)
-REGIONS_THAT_SHOW_Z = 50
+REGIONS_THAT_SHOW_Z = 100
 
 
 def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
@@ -312,6 +312,7 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
         raise NerveError(mixed_values_message(source, names["r"], names["z"]))
     if not names["z"]:
         is_unknown = not names["r"] and bool(names[""])
+        is_unknown = is_unknown and options.measure is None  # the user says: correlations
         if is_unknown and all(_may_be_either(data.array) for _, data in probes):
             raise problem(
                 source,

@@ -105,11 +105,12 @@ def load_table(source: Table, words: Iterable[str] = (), sheet: str | None = Non
     DataFrame
         `attrs["notes"]` is what to tell the user.
     """
-    content = "a DataFrame" if isinstance(source, pd.DataFrame) else Path(source).name
-    is_workbook = content.lower().endswith((*excel.ENDINGS, *excel.NOT_READ))
+    path = None if isinstance(source, pd.DataFrame) else Path(source)
+    is_workbook = path is not None and path.suffix.lower() in (*excel.ENDINGS, *excel.NOT_READ)
     if sheet is not None and not is_workbook:
+        name = "a DataFrame" if path is None else path.name
         raise NerveError(
-            f"--sheet names a sheet of an Excel workbook, and the participants table is {content}: "
+            f"--sheet names a sheet of an Excel workbook, and the participants table is {name}: "
             "it would change nothing. Leave it out."
         )
     if isinstance(source, pd.DataFrame):
