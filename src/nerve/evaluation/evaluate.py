@@ -239,8 +239,8 @@ def combine(
     scores = _with_facts(pd.concat(score_parts, ignore_index=True), evaluations)
     if len(nulls):
         scores["p"] = _one_sided_p(scores, nulls, PLACE)
-        null_mean = nulls.groupby(PLACE, as_index=False)["r"].mean()
-        scores = scores.merge(null_mean.rename(columns={"r": "r_null_mean"}), how="left", on=PLACE)
+        null_mean = nulls.groupby(PLACE)["r"].mean().rename("r_null_mean").reset_index()
+        scores = scores.merge(null_mean, how="left", on=PLACE)
         scores["q"] = scores["p"].groupby([scores["cohort"], scores["row"]]).transform(adjusted_p)
     if len(null_predictions):
         null_scores = score_table(null_predictions, n_bootstrap=0)
