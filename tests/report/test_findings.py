@@ -89,8 +89,8 @@ def test_a_small_cohort_is_told_that_chance_is_below_zero():
     """With the centre of the permutations where there are any; not in a large cohort."""
     of_few = only(made({"nerve": {"r": 0.4}}, n=60)).answer
     assert of_few.endswith(
-        "By chance r would be below 0 on average in so few participants: -0.15 to -0.03 in 60, "
-        "-0.04 in 200."
+        "By chance r would be below 0 on average in so few participants: about -0.2 to -0.03 in "
+        "60, nearer to 0 in more."
     )
     with_permutations = only(made({"nerve": {"r": 0.4, "p": 0.01}}, n=60, r_null_mean=-0.12)).answer
     assert "By chance r would be -0.12 here on average, as permutations show." in with_permutations

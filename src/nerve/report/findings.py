@@ -24,8 +24,8 @@ _SMALL_COHORT = 200
 CHANCE = {"r": 0.0, "auc": 0.5}
 METRIC_NAMES = {"r": "r", "auc": "AUC"}
 CHANCE_IN_SMALL_COHORTS = (
-    "By chance r would be below 0 on average in so few participants: -0.15 to -0.03 in 60, -0.04 "
-    "in 200."
+    "By chance r would be below 0 on average in so few participants: about -0.2 to -0.03 in 60, "
+    "nearer to 0 in more."
 )
 
 

@@ -23,8 +23,8 @@ TERMS = {
     "chance": "what a model without any information would reach in new participants: r = 0, "
     "AUC = 0.5. The r of all folds together is then below 0 on average in a small cohort.",
     "r": "Pearson's correlation of observed and predicted values of all folds together. Where "
-    "nothing can be predicted it is below 0 on average: -0.15 to -0.03 in 60 participants, -0.04 "
-    "in 200.",
+    "nothing can be predicted it is below 0 on average: about -0.2 to -0.03 in 60 participants, "
+    "nearer to 0 in more.",
     "AUC": "the share of pairs, one participant of either class, that predictions put in the "
     "right order; 0.5 is chance.",
     "R²": "the share of the target's variance that is predicted; negative where the mean would "
