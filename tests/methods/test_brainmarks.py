@@ -217,7 +217,7 @@ def test_brainmarks_own_test_of_models_passes(run, tmp_path):
 
 @installed
 @pytest.mark.slow
-def test_its_logistic_evaluation_finds_what_was_planted(tmp_path):
+def test_its_logistic_evaluation_runs_from_series_to_a_table(tmp_path):
     settings = ["--participants", "60", "--volumes", "60", "--trials", "2"]
     models = ["--models", "nerve_shrunk,nerve_run"]
     words = ["-m", "studies.brainmarks", str(tmp_path / "out"), *settings, *models]
