@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from nerve._utils.errors import NerveError
 from nerve.cli import app
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
@@ -143,3 +144,17 @@ def test_every_command_takes_it_by_name_without_a_network(cohort, tmp_path, monk
     done = CliRunner().invoke(app, [*words, "--n-bootstrap", "10"])
     assert done.exit_code == 0, done.output
     assert NAME in done.output
+
+
+def test_it_takes_an_atlas_with_regions_below_the_cortex_and_refuses_one_without(encoder, cohort):
+    """Features of the same participants seen in CC200 follow those in the model's own regions."""
+    coarse = cohort.resample("cc200")
+    with pytest.raises(NerveError, match="19 of 419 regions have no region of schaefer200-17"):
+        cohort.resample("schaefer200-17").resample(REGIONS)
+    carried = encoder.transform(coarse.resample(REGIONS))
+    own = encoder.transform(cohort)
+    assert np.isfinite(carried).all()
+    between_participants = np.corrcoef(own - own.mean(0), carried - carried.mean(0))
+    same = np.diag(between_participants[:N, N:])
+    others = between_participants[:N, N:][~np.eye(N, dtype=bool)]
+    assert same.min() > others.max()

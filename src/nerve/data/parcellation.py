@@ -312,9 +312,10 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
 @lru_cache(maxsize=64)
 def _builtin(name: str) -> Parcellation:
     base, _, extra = name.partition("+")
-    parcellation = Parcellation.from_table(atlases.atlas_table(base), name=base)
-    outside = list(atlases.package_table("aseg19.tsv")["label"])
-    return replace(parcellation.with_outside(outside), name=name) if extra else parcellation
+    table = atlases.atlas_table(base)
+    if extra:
+        table = pd.concat([table, atlases.package_table("aseg19.tsv")], ignore_index=True)
+    return Parcellation.from_table(table, name=name)
 
 
 def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]]:
