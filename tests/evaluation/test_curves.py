@@ -163,3 +163,15 @@ def test_small_numbers_of_labels_have_their_share_of_both_classes_of_every_targe
         for target, values in enumerate(classes.values()):
             first = draw.pool[draw.labelled[target][:20]]
             assert 2 <= values[first].sum() <= 6
+
+
+def test_a_pool_has_its_share_of_both_classes_also_where_there_is_one_target():
+    is_patient = np.random.default_rng(0).random(200) < 0.2
+    cohort = make_cohort(200, a=np.where(is_patient, "yes", "no"))
+    people, protocol = prepare_participants(
+        cohort, Protocol(targets="a", labels="20,100", n_draws=10)
+    )
+    for draw in draws(people, protocol):
+        for k in (20, 100):
+            n_patients = is_patient[draw.pool[draw.labelled[0]][:k]].sum()
+            assert abs(n_patients - k * is_patient.mean()) <= 1
