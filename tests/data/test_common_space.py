@@ -170,7 +170,7 @@ def test_a_pool_of_two_atlases_is_trained_used_and_recorded(folders, tmp_path):
     assert encoder.data_["cohorts"] == {"a": 40, "b": 40}
     assert encoder.data_["resampled"] == {"a": "schaefer200-17 → schaefer100-17"}
     assert "Resampled from other regions: a" in (tmp_path / "run" / "README.md").read_text()
-    with pytest.raises(NerveError, match="--resample"):
+    with pytest.raises(NerveError, match=r"cohort.resample\("):
         embed_file(tmp_path / "run", folders / "a", tmp_path / "a.tsv", device="cpu")
     with pytest.warns(NerveWarning, match="was resampled.*group means correlate by"):
         values = embed_file(

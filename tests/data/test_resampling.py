@@ -111,7 +111,7 @@ def test_cortex_is_told_by_place_where_networks_say_nothing():
     assert not below[400:].any()
 
 
-def test_regions_without_a_centre_are_taken_by_label():
+def test_structures_below_the_cortex_of_both_atlases_are_taken_by_label():
     resampling = Resampling.between("schaefer400-17+aseg19", "schaefer200-17+aseg19")
     assert np.array_equal(resampling.weights[200:, 400:], np.eye(19))
     assert not resampling.weights[200:, :400].any()

@@ -26,6 +26,7 @@ _UNKNOWN = re.compile("^(unassigned|uncertain|unknown|none|all|)$", re.IGNORECAS
 # networks hold cerebellum.
 _NEAR_CORTEX = 10.0
 _FAR_FROM_CORTEX = 20.0
+_SAME_STRUCTURE = 1.0  # mm between the centres of one structure in two tables
 
 
 def is_cortical(parcellation: Parcellation) -> np.ndarray:
@@ -75,12 +76,14 @@ def distances_between(source: Parcellation, target: Parcellation) -> np.ndarray:
     sides = sides_of(target)[:, None] * sides_of(source)[None, :]
     is_usable = same_tissue & (sides >= 0) & np.isfinite(distances)
     distances[~is_usable] = np.inf
-    # regions without a centre: the same label, below the cortex
+    # the same structure below the cortex, in one place or without a known one, is taken by its label
     position = {label: region for region, label in enumerate(source.labels)}
-    has_centre = np.isfinite(target.coordinates).all(axis=1)
-    for region in np.flatnonzero(~has_centre):
+    for region in np.flatnonzero(~is_cortical(target)):
         match = position.get(target.labels[region])
-        if match is not None and same_tissue[region, match]:
+        if match is None or not same_tissue[region, match]:
+            continue
+        shift = np.linalg.norm(target.coordinates[region] - source.coordinates[match])
+        if not shift > _SAME_STRUCTURE:  # or NaN
             distances[region] = np.inf
             distances[region, match] = 0.0
     return distances
