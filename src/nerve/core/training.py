@@ -469,7 +469,10 @@ class _Trainer:
     # Checkpoints
 
     def resume(self) -> None:
-        """Go on from the last checkpoint, if it is one of this run."""
+        """Go on from the last checkpoint; refuse one of another run.
+
+        `nerve.methods.trained` asks for this only where there is a checkpoint.
+        """
         if self.checkpoints is None:
             raise NerveError("There is no checkpoint to resume from.")
         tensors, state = self.checkpoints.load()

@@ -29,7 +29,7 @@ from nerve.evaluation.protocol import Protocol
 PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
 
 # inner folds that strata are made for, whatever the number that the protocol asks for
-_N_INNER_FOLDS = 5
+_N_FOLDS_OF_STRATA = 5
 
 
 class FoldTask(NamedTuple):  # numpydoc ignore=PR02
@@ -346,7 +346,7 @@ def fold_tasks(
                 raw[:, column], source_columns[column], train, test, covariates
             )
         strata = np.column_stack(
-            [strata_of(raw[train, column], _N_INNER_FOLDS) for column in columns]
+            [strata_of(raw[train, column], _N_FOLDS_OF_STRATA) for column in columns]
         )
         predicted_columns = list(dict.fromkeys(source_columns[column] for column in columns))
         yield FoldTask(

@@ -365,7 +365,7 @@ def _in_words(trained_on: Mapping[str, int]) -> str:
 
 
 def _one_sided_p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) -> list[float]:
-    """One-sided p of every r among those of the null at its place."""
+    """One-sided p of every r among those of the null at its place (`bootstrap.permutation_p`)."""
     null = {key: part["r"].to_numpy(float) for key, part in nulls.groupby(place)}
     values = []
     for *key, r in scores[[*place, "r"]].itertuples(index=False, name=None):

@@ -304,6 +304,7 @@ class Method(BaseEstimator):
 
         See Also
         --------
+        nerve.methods.inputs.as_cohort : pools cohorts, and calls `Cohort.align`.
         nerve.Cohort.align : matches the labels.
         """
         cohort = as_cohort(data, parcellation)

@@ -356,7 +356,10 @@ def setting_notes(results: ReportData) -> list[str]:
 
 
 def _cell(results: ReportData, column: tuple[str, str], line: str, signed: bool) -> Cell:
-    """The mean over seeds; for permuted networks, mean and standard deviation over models."""
+    """The mean over seeds; for permuted networks, mean and standard deviation over models.
+
+    `signed` is Table 3: negative r as they are, no half-widths, and bold means †.
+    """
     cohort, target = column
     if line in results.null_lines:
         null = rows_at(results.null_scores, cohort, target)
