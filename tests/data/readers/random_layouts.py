@@ -134,9 +134,6 @@ def layouts(draw: Any, storages: tuple[str, ...], number_labels: bool = False) -
     values = "r" if content == "series" else draw(st.sampled_from(["r", "r", *Z_DIAGONALS]))
     sessions = "none" if in_one_file else draw(st.sampled_from(list(SESSIONS)))
     ids = draw(st.sampled_from(list(IDS)))
-    if ids == "words" and sessions == "two bare":
-        # not told apart yet: `anna_1` is read as member 1 of a group, as `control_1` is
-        sessions = "two visits"
     table = draw(st.sampled_from(TABLES))
     return Layout(
         seed=draw(st.integers(0, 10_000)),

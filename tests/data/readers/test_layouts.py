@@ -120,6 +120,21 @@ def test_two_readings_are_refused_and_each_remedy_works_when_typed(tmp_path, fc,
             assert sorted(found) == sorted(set(candidate.values))
 
 
+def test_words_before_a_number_are_groups_only_if_they_usually_are(tmp_path, fc):
+    for place, words in (("groups", ("control", "patient")), ("names", ("anna", "bert"))):
+        for i, word in enumerate(words):
+            for number in (1, 2):
+                save_text(
+                    folder_of(tmp_path / place / f"{word}_{number}.txt"), fc[2 * i + number - 1]
+                )
+    ids = ["control_1", "control_2", "patient_1", "patient_2"]
+    expect(read(tmp_path / "groups"), ids, fc[:4])
+    with pytest.raises(
+        AmbiguousParticipants, match="several ways: 4 by the file name .* 2 by the first"
+    ):
+        read(tmp_path / "names")
+
+
 @pytest.mark.parametrize(
     ("name", "ids"),
     [

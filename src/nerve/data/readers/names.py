@@ -22,6 +22,12 @@ _GROUP = re.compile(
     r"(site|group|grp|cent(er|re)|scanner|batch|cohort|study|dx|class|sample|fold|part)",
     re.IGNORECASE,
 )
+# words before a number that are no names of participants: `control_1` and `patient_1` are two
+_DIAGNOSIS = re.compile(
+    r"(controls?|con|ctr?l|hc|nc|td|healthy|patients?|pat|cases?|sub|subj|subject|participant|"
+    r"asd|autism|adhd|scz|sz|schz|schizophrenia|bp|bd|bipolar|mdd|depression|ocd|ptsd|ad|mci|pd)",
+    re.IGNORECASE,
+)
 _MARKS = r"_\-. "
 # words before or after an id that say what the file holds
 _WORDS = (
@@ -477,7 +483,7 @@ def _parts_of_name(paths: Sequence[str], whole_name: Candidate) -> list[Candidat
     for part in (first, last):
         if not 1 < part.n_participants < whole_name.n_participants:
             return []
-    if first.is_group:
+    if all(_GROUP.match(word) or _DIAGNOSIS.fullmatch(word) for word in first_parts):
         return []
     before, after = _around(paths, whole_name.values)
     mark = re.escape(matches[0][2])
