@@ -130,7 +130,7 @@ def test_words_before_a_number_are_groups_only_if_they_usually_are(tmp_path, fc)
     ids = ["control_1", "control_2", "patient_1", "patient_2"]
     expect(read(tmp_path / "groups"), ids, fc[:4])
     with pytest.raises(
-        AmbiguousParticipants, match="several ways: 4 by the file name .* 2 by the first"
+        AmbiguousParticipants, match=r"several ways: 4 by the file name .* 2 by the first"
     ):
         read(tmp_path / "names")
 
