@@ -38,6 +38,7 @@ SEVERAL_CLASSES = {"finetune"}  # supervised methods that learn three and more c
 COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
     "base",
+    "brainmarks",
     "configuration",
     "graph_layers",
     "hub",

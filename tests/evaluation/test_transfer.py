@@ -99,7 +99,7 @@ def test_classes_are_cut_at_the_mean_of_the_cohort_that_was_trained_on(here, the
         (lambda t: t.drop(columns="age"), {"covariates": "age"}, "participants of 'there'.*no column.*age"),
         (lambda t: t.assign(age=np.nan), {"covariates": "age"}, "'age' is missing for everyone"),
         (lambda t: t.assign(age="old"), {"covariates": "age"}, "'age' holds words, expected what it holds in 'here'"),
-        (lambda t: t.assign(mean_fd=0.1), {}, "participants of 'here': there is no column 'mean_fd'.*--motion none"),
+        (lambda t: t.assign(mean_fd=0.1), {}, "participants of 'here': there is no column 'mean_fd'.*motion=\"none\""),
         (lambda t: t.assign(group="yes"), {"targets": "group"}, "class yes, expected only classes to train on"),
         (lambda t: t, {"combat": True, "site": "site"}, "ComBat was fitted without site there0, there1"),
     ],

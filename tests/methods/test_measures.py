@@ -31,7 +31,7 @@ def test_every_method_says_what_it_needs(name):
             continue
         with pytest.raises(NerveError, match=f"and {method.__name__} needs Pearson correlations"):
             method().fit(
-                cohort(measure), np.zeros(12)
+                cohort(measure), np.arange(12.0)
             ) if method.role == "supervised" else method().fit(cohort(measure))
 
 

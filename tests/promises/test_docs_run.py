@@ -111,6 +111,8 @@ def lab(tmp_path_factory):
     stand_ins.cohorts(folder / "cohorts", ("ucla", "stages", "pnc", "abide", "new"))
     stand_ins.cohorts(folder / "cohorts", ("mine",), "schaefer400-17+aseg19", n=12)
     shutil.copytree(folder / "cohorts" / "ucla", folder / "cohort")
+    people = pd.read_csv(folder / "cohorts" / "new" / "participants.tsv", sep="\t")
+    people[["participant_id", "age"]].head(10).to_csv(folder / "labels.tsv", sep="\t", index=False)
     (folder / "mine.yaml").write_text("preset: small\n")
     return folder
 

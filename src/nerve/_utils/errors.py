@@ -31,8 +31,8 @@ UNPRINTABLE = re.compile(
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: ([\w.=,+-]*\w))?")
 # what follows an option as a word of the sentence
 _NO_VALUES = (
-    "a an and are as can cannot for has holds is keeps leaves makes maps names needs no of or out "
-    "says shows so that turns what where would"
+    "a an and are as can cannot changes chooses does draws for has holds is keeps leaves makes maps "
+    "names needs of or out runs says shows so takes that to turns what where with would writes"
 )
 
 

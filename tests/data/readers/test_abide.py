@@ -62,7 +62,7 @@ def test_several_atlases_must_be_chosen_among(tmp_path, series):
     for person, one in series.items():
         write(tmp_path, person, one)
         write(tmp_path, person, one[:, :20], atlas="ho")
-    with pytest.raises(NerveError, match=r"several atlases \(cc30, ho\)\. Name one with --atlas"):
+    with pytest.raises(NerveError, match=r"several atlases \(cc30, ho\)\. Name one with atlas"):
         read_cohort(tmp_path, parcellation=CUSTOM)
     assert len(read_cohort(tmp_path, parcellation=CUSTOM, atlas="cc30")) == 3
     with pytest.raises(NerveError, match=r"no atlas 'aal' in the source, which has cc30, ho"):

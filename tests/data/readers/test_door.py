@@ -42,22 +42,22 @@ def write_arrays(folder, make=fc, n=5, session=""):
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("atlas", "cc200", "--atlas chooses among several atlases"),
-        ("kind", "partial", "--kind says how FC is made of time series, and the files hold matr"),
-        ("denoise", "none", "--denoise is for voxels"),
-        ("atlas_image", "atlas.nii", "--atlas-image is a label image for voxels"),
-        ("variable", "fc", "--variable names an array in .mat, .npz or HDF5 files"),
-        ("session", "1", "--session is '1' and no scan has it"),
-        ("task", "rest", "--task is 'rest' and no scan has it"),
-        ("unfolding", "lower", "--unfolding is for vectors"),
-        ("fd_threshold", 0.5, "--fd-threshold leaves volumes out of time series"),
-        ("timeseries", True, "--timeseries keeps time series"),
-        ("header", "yes", "--header is for text files"),
-        ("index", "yes", "--index is for text files"),
-        ("columns", "age=AGE", "--columns is about the participants table, and there is none"),
-        ("na_values", "999", "--na-values is about the participants table"),
-        ("visit", "1", "--visit is about the participants table"),
-        ("ids", ["a", "b"], "--ids names the participants of one array"),
+        ("atlas", "cc200", "atlas chooses among several atlases"),
+        ("kind", "partial", "kind says how FC is made of time series, and the files hold matr"),
+        ("denoise", "none", "denoise is for voxels"),
+        ("atlas_image", "atlas.nii", "atlas_image is a label image for voxels"),
+        ("variable", "fc", "variable names an array in .mat, .npz or HDF5 files"),
+        ("session", "1", "session is '1' and no scan has it"),
+        ("task", "rest", "task is 'rest' and no scan has it"),
+        ("unfolding", "lower", "unfolding is for vectors"),
+        ("fd_threshold", 0.5, "fd_threshold leaves volumes out of time series"),
+        ("timeseries", True, "timeseries keeps time series"),
+        ("header", "yes", "header is for text files"),
+        ("index", "yes", "index is for text files"),
+        ("columns", "age=AGE", "columns is about the participants table, and there is none"),
+        ("na_values", "999", "na_values is about the participants table"),
+        ("visit", "1", "visit is about the participants table"),
+        ("ids", ["a", "b"], "ids names the participants of one array"),
     ],
 )
 def test_an_option_that_does_not_apply_is_refused_and_leaving_it_out_works(
@@ -72,8 +72,8 @@ def test_an_option_that_does_not_apply_is_refused_and_leaving_it_out_works(
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("values", "z", "--values says what matrices hold, and the files hold time series"),
-        ("fd_threshold", 0.5, "--fd-threshold .*there are no motion files"),
+        ("values", "z", "values says what matrices hold, and the files hold time series"),
+        ("fd_threshold", 0.5, "fd_threshold .*there are no motion files"),
     ],
 )
 def test_an_option_for_matrices_is_refused_for_series(tmp_path, regions, option, value, words):
@@ -91,7 +91,7 @@ def test_an_order_for_files_with_labels_is_refused(tmp_path, regions):
     for number in range(3):
         table = pd.DataFrame(fc(number), columns=labels, index=labels)
         table.to_csv(tmp_path / "in" / f"sub-{number}.csv")
-    with pytest.raises(NerveError, match="--order is the order of files without labels"):
+    with pytest.raises(NerveError, match="order is the order of files without labels"):
         read_cohort(tmp_path / "in", parcellation=regions, order=regions)
     assert len(read_cohort(tmp_path / "in", parcellation=regions)) == 3
 
@@ -134,7 +134,7 @@ def test_matrices_that_may_be_r_or_z_are_refused_until_it_is_typed(tmp_path, reg
         return matrix
 
     source = write_arrays(tmp_path / "in", blanked)
-    with pytest.raises(NerveError, match="Say which they hold: --values r or --values z"):
+    with pytest.raises(NerveError, match='Say which they hold: values="r" or values="z"'):
         read_cohort(source, order=regions)
     as_r = read_cohort(source, order=regions, values="r")
     as_z = read_cohort(source, order=regions, values="z")
@@ -258,7 +258,7 @@ def test_sessions_and_id_map_are_read_from_files_and_typed_as_the_messages_say(t
     assert cohort.participants["age"].tolist() == [5, 3, 1]
     assert cohort.participants["participant_id"].tolist() == ["00", "01", "02"]
     (tmp_path / "ids.csv").write_text("sub-00,K9\nsub-01,K9\n")
-    with pytest.raises(NerveError, match=r"line 2 of --id-map names .* again"):
+    with pytest.raises(NerveError, match=r"line 2 of id_map names .* again"):
         read_cohort(source, order=regions, participants=people, id_map=tmp_path / "ids.csv")
 
 

@@ -208,7 +208,7 @@ def test_a_vector_with_its_index(tmp_path, regions, form):
         vector = pd.Series(matrix[upper], name="fc" if form == "named" else None)
         path = tmp_path / "in" / f"sub-{number}.csv"
         vector.to_csv(path, header=form != "without a header")
-    cohort = read_cohort(tmp_path / "in", order=regions, unfolding="upper")
+    cohort = read_cohort(tmp_path / "in", order=regions, unfolding="upper", values="r")
     np.testing.assert_allclose(cohort.connectivity, np.stack(matrices()), atol=1e-6)
 
 
@@ -242,7 +242,7 @@ def test_remarks_that_name_the_columns_are_used(tmp_path, regions, remarks):
 def test_words_are_no_numbers_whatever_the_user_says(tmp_path, regions, option, words):
     tables = [pd.DataFrame(matrix, columns=LABELS, index=LABELS) for matrix in matrices()]
     source = write(tmp_path / "in", tables, index=True)
-    with pytest.raises(NerveError, match=f"--{option} is no, and {words}.*Leave --{option} out"):
+    with pytest.raises(NerveError, match=f"{option} is no, and {words}.*Leave {option} out"):
         read_cohort(source, parcellation=regions, **{option: "no"})
     assert len(read_cohort(source, parcellation=regions)) == 3
 

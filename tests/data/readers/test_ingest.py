@@ -153,12 +153,10 @@ def test_several_scans_are_averaged_in_fisher_z_or_chosen_by_rule(tmp_path):
     assert "averaged in Fisher z" in " ".join(read(tmp_path).notes["log"])
     assert read(tmp_path).participants["n_scans"].tolist() == [2, 2]
     with pytest.raises(
-        NerveError, match=r"2 participants have several scans .*--repeats average\|first\|last"
+        NerveError, match=r'2 participants have several scans .*repeats="average"\|first\|last'
     ):
         read(tmp_path, repeats="refuse")
-    with pytest.raises(
-        NerveError, match="--session is '3' and no scan has it, expected one of 1, 2"
-    ):
+    with pytest.raises(NerveError, match="session is '3' and no scan has it, expected one of 1, 2"):
         read(tmp_path, session="3")
 
 
@@ -263,7 +261,7 @@ def test_whoever_lacks_most_regions_is_left_out_under_any_policy(tmp_path):
 
 def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
     write_people(tmp_path, 0, p00=with_missing(0, 3), p01=with_missing(1, 3))
-    with pytest.raises(NerveError, match=r"Nobody has data in 1 region .*--missing drop-region"):
+    with pytest.raises(NerveError, match=r'Nobody has data in 1 region .*missing="drop-region"'):
         read(tmp_path, missing="impute-group-mean")
     with pytest.raises(
         NerveError,
@@ -280,7 +278,7 @@ def test_fisher_z_with_a_blank_diagonal_is_known_by_its_size_and_can_be_said(tmp
                 tmp_path / f"sub-{i}.npy",
                 np.arctanh(np.clip(3 * fc(i), -0.99, 0.99)) * (1 - np.eye(100)),
             )
-    with pytest.raises(NerveError, match="say --values z"):
+    with pytest.raises(NerveError, match='say values="z"'):
         read(tmp_path, values="r")
     for values in ("auto", "z"):
         cohort = read(tmp_path, values=values)
@@ -331,7 +329,7 @@ def test_float16_and_time_series_are_kept_when_asked(tmp_path):
 
 def test_matrices_have_no_time_series_to_keep_and_that_is_said(tmp_path):
     write_people(tmp_path, 2)
-    with pytest.raises(NerveError, match=r"--timeseries keeps time series, and the files hold mat"):
+    with pytest.raises(NerveError, match=r"timeseries keeps time series, and the files hold mat"):
         read(tmp_path, timeseries=True)
     assert read(tmp_path).timeseries is None
 

@@ -163,7 +163,7 @@ def test_a_pattern_says_who_when_and_leaves_out_what_it_does_not_match(tmp_path,
     cohort = read(tmp_path, id_pattern=r"^x(?P<session>[ab])(?P<id>\d)k", session="b")
     expect(cohort, ["0", "1"], fc[:2])
     with pytest.raises(
-        NerveError, match=r"--id-pattern is 'zz\(\?P<id>x\)' and matches none of 6 files"
+        NerveError, match=r"id_pattern is 'zz\(\?P<id>x\)' and matches none of 6 files"
     ):
         read(tmp_path, id_pattern="zz(?P<id>x)")
     with pytest.raises(NerveError, match="expected a group named id, for example"):
@@ -191,7 +191,7 @@ def test_r_and_z_in_one_source_are_refused_and_the_remedy_works(tmp_path, fc):
             fc[i] if i < 3 else np.where(OFF == 1, np.arctanh(fc[i] * OFF), np.inf),
         )
     with pytest.raises(
-        NerveError, match=r"S3\.npy, S4\.npy can only hold Fisher z, and S0\.npy.*--values r"
+        NerveError, match=r'S3\.npy, S4\.npy can only hold Fisher z, and S0\.npy.*values="r"'
     ):
         read(tmp_path)
     expect(read(tmp_path, id_pattern="(?P<id>S[012])"), ["S0", "S1", "S2"], fc[:3])
@@ -204,7 +204,7 @@ def test_proof_of_z_that_comes_late_stops_the_ingest(tmp_path, fc):
             tmp_path / f"S{i:02d}.npy", small[i % N] * (4 if i == 1 else 1)
         )  # not among those looked at first
     with pytest.raises(
-        NerveError, match=r"S01.* can only hold Fisher z, and others only r.*--values z"
+        NerveError, match=r'S01.* can only hold Fisher z, and others only r.*values="z"'
     ):
         read(tmp_path)
 
@@ -348,7 +348,7 @@ def test_as_many_vectors_after_ids_as_values_are_no_matrix(tmp_path):
     ]
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
     options = {"parcellation": tmp_path / "atlas.tsv", "unfolding": "upper"}
-    with pytest.raises(NerveError, match="Say which they hold: --values r or --values z"):
+    with pytest.raises(NerveError, match='Say which they hold: values="r" or values="z"'):
         read(tmp_path / "vectors.txt", **options)
     cohort = read(tmp_path / "vectors.txt", values="r", **options)
     expect(cohort, [f"S{i}" for i in range(6)], r)
@@ -362,7 +362,7 @@ def test_rows_of_vectors_and_of_series_are_told_apart_by_what_is_typed(tmp_path)
     vectors = pd.DataFrame([matrix[np.triu_indices(5, 1)] for matrix in r], index=ids)
     vectors.to_csv(tmp_path / "rows.csv", header=False)
     options = {"parcellation": tmp_path / "atlas.tsv"}
-    with pytest.raises(NerveError, match=r"5 rows of 10 values .*--ids FILE .*--data series"):
+    with pytest.raises(NerveError, match=r'5 rows of 10 values .*ids=FILE .*data="series"'):
         read(tmp_path / "rows.csv", **options)
     typed = {"ids": ids, "values": "r", "unfolding": "upper"}
     expect(read(tmp_path / "rows.csv", **options, **typed), ids, r)
@@ -399,7 +399,7 @@ def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):
     for i in range(3):
         np.save(tmp_path / f"S{i}.npy", weak[i][np.tril_indices(REGIONS, -1)])
     with pytest.raises(
-        NerveError, match=r"4,950 values per participant can be .* Say it: --unfolding upper"
+        NerveError, match=r'4,950 values per participant can be .* Say it: unfolding="upper"'
     ):
         read(tmp_path)
     expect(read(tmp_path, unfolding="lower"), ["S0", "S1", "S2"], weak)
@@ -452,7 +452,7 @@ def test_conn(tmp_path, fc, one_each):
     else:
         savemat(tmp_path / "resultsROI_Condition001.mat", content)
         with pytest.raises(
-            NerveError, match=r"it holds 5 participants and no ids are known.*--ids FILE"
+            NerveError, match=r"it holds 5 participants and no ids are known.*ids=FILE"
         ):
             read(tmp_path)
         cohort = read(tmp_path, ids=tmp_path / "ids.txt")
@@ -477,9 +477,7 @@ def test_stacks_of_matlab_and_numpy_along_either_axis(tmp_path, fc, first, versi
         with open(tmp_path / "all_fc.mat", "r+b") as stream:
             stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
     (tmp_path / "ids.txt").write_text("\n".join(f"P{i}" for i in range(N)))
-    with pytest.raises(
-        NerveError, match=r"it holds 5 participants and no ids are known.*--ids FILE"
-    ):
+    with pytest.raises(NerveError, match=r"it holds 5 participants and no ids are known.*ids=FILE"):
         read(tmp_path)
     expect(read(tmp_path, ids=tmp_path / "ids.txt"), [f"P{i}" for i in range(N)], fc)
 

@@ -99,9 +99,9 @@ def test_measures_are_known_by_their_usual_words(tmp_path, words, measure):
 
 def test_unknown_measures_are_refused_with_the_list(tmp_path):
     write_all(tmp_path / "in", counts, n=1)
-    with pytest.raises(NerveError, match="--measure is 'tractlen', expected one of 'pearson'"):
+    with pytest.raises(NerveError, match="measure is 'tractlen', expected one of 'pearson'"):
         read_cohort(tmp_path / "in", order=REGIONS, measure="tractlen")
-    with pytest.raises(NerveError, match="say --values z"):
+    with pytest.raises(NerveError, match='say values="z"'):
         read_cohort(tmp_path / "in", order=REGIONS, measure="fisher z")
 
 
@@ -135,7 +135,7 @@ def test_values_that_a_measure_cannot_have_are_refused(tmp_path, maker, measure,
 
 def test_z_and_a_measure_that_is_no_correlation_exclude_each_other(tmp_path):
     write_all(tmp_path / "in", counts, n=2)
-    with pytest.raises(NerveError, match="--values is z and --measure is streamlines"):
+    with pytest.raises(NerveError, match="values is z and measure is streamlines"):
         read_cohort(tmp_path / "in", order=REGIONS, measure="streamlines", values="z")
 
 
@@ -143,7 +143,7 @@ def test_time_series_are_no_matrices_of_a_measure(tmp_path):
     (tmp_path / "in").mkdir()
     for i in range(2):
         np.save(tmp_path / "in" / f"sub-{i}.npy", random_series(120, N, i))
-    with pytest.raises(NerveError, match="it holds time series, of which --kind pearson makes"):
+    with pytest.raises(NerveError, match='it holds time series, of which kind="pearson" makes'):
         read_cohort(tmp_path / "in", order=REGIONS, measure="partial")
     assert read_cohort(tmp_path / "in", order=REGIONS, kind="partial").measure == "partial"
 

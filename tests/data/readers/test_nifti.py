@@ -177,7 +177,7 @@ def test_labels_on_another_grid_are_resampled_to_the_image(tmp_path):
 def test_what_is_needed_is_said_in_one_sentence(tmp_path, atlas, monkeypatch):
     write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0))
     source = tmp_path / "source"
-    with pytest.raises(NerveError, match="--atlas-image FILE"):
+    with pytest.raises(NerveError, match="atlas_image=FILE"):
         read_cohort(source, parcellation=SIX)
     with pytest.raises(NerveError, match="no such file"):
         read_cohort(source, parcellation=SIX, atlas_image=tmp_path / "none.nii.gz")

@@ -143,7 +143,7 @@ def test_two_lists_of_ids_are_refused_and_the_option_chooses(tmp_path, regions):
         ids=["a", "b", "c"],
         labels=SHUFFLED_LABELS,
     )
-    with pytest.raises(NerveError, match=r"it holds 2 lists of ids .*--ids FILE"):
+    with pytest.raises(NerveError, match=r"it holds 2 lists of ids .*ids=FILE"):
         read_cohort(tmp_path / "in", parcellation=regions)
     (tmp_path / "ids.txt").write_text("\n".join(IDS))
     expect(read_cohort(tmp_path / "in", parcellation=regions, ids=tmp_path / "ids.txt"))
@@ -238,9 +238,7 @@ def test_hdf5_with_a_group_per_participant(tmp_path, regions, form):
 def test_a_stack_without_ids_is_refused_and_the_remedy_works(tmp_path, regions):
     (tmp_path / "in").mkdir()
     _write_h5(tmp_path / "in" / "all.h5", {"fc": SHUFFLED, "labels": SHUFFLED_LABELS})
-    with pytest.raises(
-        NerveError, match=r"it holds 3 participants and no ids are known.*--ids FILE"
-    ):
+    with pytest.raises(NerveError, match=r"it holds 3 participants and no ids are known.*ids=FILE"):
         read_cohort(tmp_path / "in", parcellation=regions)
     (tmp_path / "ids.txt").write_text("\n".join(IDS))
     expect(read_cohort(tmp_path / "in", parcellation=regions, ids=tmp_path / "ids.txt"))

@@ -158,7 +158,7 @@ def test_tables_beside_the_data_are_not_data(tmp_path, people):
 
 def test_the_variable_is_chosen_or_asked_for(tmp_path, people):
     savemat(tmp_path / "p1.mat", {"one": people["p1"], "two": people["p2"]})
-    with pytest.raises(NerveError, match=r"it holds one, two, expected one matrix .*--variable"):
+    with pytest.raises(NerveError, match=r"it holds one, two, expected one matrix .*variable"):
         read(tmp_path)
     np.testing.assert_allclose(
         read(tmp_path, variable="two").connectivity[0], people["p2"], atol=1e-6

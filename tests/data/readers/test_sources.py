@@ -460,7 +460,9 @@ def test_windows_of_gift_are_refused_and_their_mean_is_read(tmp_path, regions):
     refused = ingest(tmp_path / "in", tmp_path / "out", regions)
     assert "FNCdyn holds 50 windows of one scan (dynamic FC)" in refused
     assert "fc = mean(FNCdyn, 1)" in refused
-    cohort = ingest(tmp_path / "mean", tmp_path / "out", regions, "--unfolding", "upper")
+    cohort = ingest(
+        tmp_path / "mean", tmp_path / "out", regions, "--unfolding", "upper", "--values", "r"
+    )
     expect(cohort, FC, match="stated")
     assert "name another array of the file with --variable" in refused
     pattern = r"sub_(?P<id>\d+)"

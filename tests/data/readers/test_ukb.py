@@ -86,16 +86,16 @@ def test_fishers_z_becomes_r_when_the_user_says_so(tmp_path, groups):
 def test_groups_are_asked_for(tmp_path):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0)})
     with pytest.raises(
-        NerveError, match=r"21 regions.*--parcellation TSV with columns label and network"
+        NerveError, match=r"21 regions.*parcellation=TSV with columns label and network"
     ):
         read_cohort(source)
 
 
 def test_ids_are_asked_for(tmp_path, groups):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0)}, ids=False)
-    with pytest.raises(NerveError, match=r"no ids.*--ids FILE"):
+    with pytest.raises(NerveError, match=r"no ids.*ids=FILE"):
         read_cohort(source, parcellation=groups(21))
-    with pytest.raises(NerveError, match="it holds 1 participants and there are 2 ids"):
+    with pytest.raises(NerveError, match="it holds 1 participant and there are 2 ids"):
         read_cohort(source, parcellation=groups(21), ids=["1", "2"])
 
 

@@ -176,7 +176,7 @@ def test_rest_is_not_averaged_with_other_tasks(tmp_path):
     np.testing.assert_allclose(other.connectivity[0], in_17_order(random_fc(156, 1)), atol=1e-6)
     for path in tmp_path.rglob("*task-rest*"):
         path.unlink()
-    with pytest.raises(NerveError, match=r"several tasks \(emotion, nback\).*--task"):
+    with pytest.raises(NerveError, match=r"several tasks \(emotion, nback\).*task"):
         read_cohort(tmp_path, parcellation="schaefer100-17")
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.readers.base import Options, ScanFile
-from nerve.data.readers.ids import normal_id
+from nerve.data.readers.ids import counted, normal_id
 
 _GROUP = re.compile(
     r"(site|group|grp|cent(er|re)|scanner|batch|cohort|study|dx|class|sample|fold|part)",
@@ -249,7 +249,7 @@ def scans_in_file(
         known = "no ids are known" if ids is None else f"there are {len(ids)} ids"
         raise problem(
             path,
-            f"it holds {n_participants} participants and {known}",
+            f"it holds {counted(n_participants, 'participant')} and {known}",
             remedy="Give the ids in the order of the file: --ids FILE, one per line, "
             "or --participants FILE with as many rows.",
         )

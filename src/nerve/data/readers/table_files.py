@@ -8,7 +8,7 @@ of 1 to 4 would no longer be numbers.
 from __future__ import annotations
 
 import io
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from nerve._utils.formulas import unguarded_table
 from nerve.data.readers.opening import explained_errors, require_file
 
 ARROW = {".parquet": "parquet", ".feather": "feather"}
-STATISTICS = {".sav": "read_sav", ".zsav": "read_sav", ".dta": "read_dta"}
+STATISTICS = (".sav", ".zsav", ".dta")
 ENDINGS = (*ARROW, *STATISTICS)
 _BYTES_PER_CELL = 8
 
@@ -41,16 +41,14 @@ def read_table_file(path: Path, options: dict[str, Any]) -> pd.DataFrame:
     """
     ending = path.suffix.lower()
     package = "pyarrow" if ending in ARROW else "pyreadstat"
-    try:
-        module = import_module(package)
-    except ImportError as error:
+    if find_spec(package) is None:
         remedy = "Install it (`pip install 'nerve-fc[tables]'`), or save the table as .csv."
-        raise problem(path, f"{ending} tables need the package {package}", remedy=remedy) from error
+        raise problem(path, f"{ending} tables need the package {package}", remedy=remedy)
     with explained_errors(require_file(path), f"a whole {ending} file"):
         if ending in ARROW:
             table, notes = _read_arrow(path, ARROW[ending])
         else:
-            table, notes = _read_statistics(path, getattr(module, STATISTICS[ending]))
+            table, notes = _read_statistics(path, ending)
         table = _as_text_has_it(table, options)
     table.attrs["notes"] = notes
     return table
@@ -58,7 +56,9 @@ def read_table_file(path: Path, options: dict[str, Any]) -> pd.DataFrame:
 
 def _read_arrow(path: Path, file_format: str) -> tuple[pd.DataFrame, list[str]]:
     """Parquet or Feather; an index that has a name is a column."""
-    dataset = import_module("pyarrow.dataset").dataset(path, format=file_format)
+    from pyarrow.dataset import dataset as open_dataset
+
+    dataset = open_dataset(path, format=file_format)
     n_cells = dataset.count_rows() * len(dataset.schema)
     refuse_bomb(path, path.stat().st_size, _BYTES_PER_CELL * n_cells)
     table = dataset.to_table().to_pandas()
@@ -81,10 +81,13 @@ def with_named_index(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(drop=not is_new)
 
 
-def _read_statistics(path: Path, read: Any) -> tuple[pd.DataFrame, list[str]]:
+def _read_statistics(path: Path, ending: str) -> tuple[pd.DataFrame, list[str]]:
     """SPSS or Stata: codes as they are, those that the file declares as missing empty."""
+    import pyreadstat
+
+    read = pyreadstat.read_dta if ending == ".dta" else pyreadstat.read_sav
     _, head = read(path, metadataonly=True, user_missing=True)
-    n_cells = (head.number_rows or 0) * head.number_columns
+    n_cells = (head.number_rows or 0) * (head.number_columns or 0)
     refuse_bomb(path, path.stat().st_size, _BYTES_PER_CELL * n_cells)
     table, facts = read(path)
     notes = []

@@ -227,7 +227,10 @@ def _without_frame(text: _Text, values: np.ndarray, codes: Collection[str]) -> N
         values = values[1:]
     if frame.index:
         if not frame.is_time and are_codes(values[:, 0]):
-            rows = tuple(f"{number:.0f}" for number in values[:, 0])
+            # as written, since 001 is an id; 1.0 is the number 1
+            words = first_column(text.path)[int(frame.header) :]
+            pairs = zip(words, values[:, 0], strict=True)
+            rows = tuple(word if word.isdigit() else f"{number:.0f}" for word, number in pairs)
         values = values[:, 1:]
     return Numbers(values, columns, rows, frame.words)
 
