@@ -96,10 +96,7 @@ def test_a_damaged_file_is_refused_in_a_sentence(tmp_path, name):
 def test_a_missing_package_is_named_with_its_remedy(tmp_path, monkeypatch, name):
     WRITERS[name](TABLE, tmp_path / name)
 
-    def without_package(package):
-        raise ImportError(package)
-
-    monkeypatch.setattr(table_files, "import_module", without_package)
+    monkeypatch.setattr(table_files, "find_spec", lambda package: None)
     with pytest.raises(
         NerveError, match=r"need the package py\w+. .*pip install 'nerve-fc\[tables"
     ):
