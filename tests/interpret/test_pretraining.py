@@ -35,7 +35,7 @@ class Guesser:
     def training_settings(self):
         return None
 
-    def split(self, cohort, settings):
+    def validation_split(self, cohort, settings):
         return np.arange(4), np.arange(4, len(cohort))
 
     def reconstruct(self, cohort, masked):

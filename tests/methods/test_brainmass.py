@@ -118,7 +118,7 @@ def test_everyone_is_trained_on_and_the_rate_rises_epoch_by_epoch():
     """The release holds nobody out; in epoch e of the first ten its rate is (e + 1) / 10 of 3e-4."""
     method = BrainMass.from_preset("paper")
     settings = method.training_settings()
-    training, validation = method.split(cohort(True), settings)
+    training, validation = method.validation_split(cohort(True), settings)
     assert (training.tolist(), validation.tolist()) == ([0, 1, 2, 3, 4, 5], [])
     rates = [
         settings.learning_rate(step, steps_per_epoch=4)

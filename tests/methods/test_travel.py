@@ -251,7 +251,7 @@ def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_t
     encoder = NERVE.from_preset(
         "small", view=view, epochs=1, dim=8, heads=2, patching="grid4", device="cpu"
     ).fit(cohort)
-    training, held_out = encoder.split(cohort, encoder.training_settings())
+    training, held_out = encoder.validation_split(cohort, encoder.training_settings())
     assert len(held_out) == 1
     matrices = encoder.view_.apply(np.asarray(cohort.connectivity))
     above = np.triu_indices(cohort.n_regions, 1)

@@ -384,14 +384,13 @@ def _p_permuted_networks(
     of other methods among them, have none.
     """
     by_row = rows.set_index("row")
-    has_null = by_row["method"].isin(by_row.loc[by_row["kind"] == NULL, "method"])
-    is_tested = (by_row["kind"] == SELF_SUPERVISED) & has_null
     lines = scores["row"].map(by_row["line"])
     mean_r = scores["r"].groupby([scores["cohort"], scores["target"], lines]).transform("mean")
-    p = pd.Series(
-        _one_sided_p(scores.assign(r=mean_r), null_scores, ["cohort", "target"]), scores.index
-    )
-    return p.where(scores["row"].map(is_tested).astype(bool)).tolist()
+    tested = scores.assign(r=mean_r, encoder=scores["row"].map(by_row["method"]))
+    nulls = null_scores.assign(encoder=null_scores["row"].map(by_row["method"]))
+    p = pd.Series(_one_sided_p(tested, nulls, ["cohort", "target", "encoder"]), scores.index)
+    is_trained = scores["row"].map(by_row["kind"]) == SELF_SUPERVISED
+    return p.where(is_trained).tolist()
 
 
 def _cohort_table(

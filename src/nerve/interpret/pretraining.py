@@ -71,7 +71,7 @@ def describe_run(
     if not (hasattr(method, "reconstruct") and hasattr(method, "split")):
         return None
     cohort = as_cohort(cohorts, method.parcellation_)
-    training, held_out = method.split(cohort, method.training_settings())
+    training, held_out = method.validation_split(cohort, method.training_settings())
     if not len(held_out):
         return None
     participants = cohort.subset(held_out[:_MOST_PARTICIPANTS])

@@ -202,9 +202,9 @@ class BrainGNN(SupervisedMethod):
         """FC and absolute partial correlation of the same participants."""
         return GraphDataset(cohort, self.shrinkage)
 
-    def prepare(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
         """Note whether the edges are the method's own."""
-        super().prepare(module, dataset, rows)
+        super().prepare_module(module, dataset, rows)
         if len(rows) < 2:
             raise NerveError("BrainGNN normalises over participants, expected at least 2 of them.")
         self.adapted_ = SUBSTITUTE if dataset.cohort.timeseries is None else ""

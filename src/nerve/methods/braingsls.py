@@ -185,7 +185,7 @@ class BrainGSLs(Encoder):
         required_timeseries(cohort, "BrainGSLs with signals=True reads", "Use signals=False.")
         return _FCAndSeries(cohort)
 
-    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
         """The decoder's graph, from the mean FC of the training participants."""
         module.set_group_graph(mean_sample(dataset, rows))
 

@@ -268,7 +268,7 @@ class BrainMass(Encoder):
             return LabelledDataset(CohortDataset(cohort, "fc"), self.scan_degrees(cohort))
         return CohortDataset(cohort, "timeseries")
 
-    def prepare(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
         """Note which views were used."""
         n_drawn = sum(len(part) for part in dataset.parts if isinstance(part, LabelledDataset))
         self.adapted_ = SUBSTITUTE if n_drawn else ""

@@ -379,11 +379,11 @@ class FineTunedNERVE(SupervisedMethod):
         self.target_ = {"mean": 0.0, "scale": 1.0, "binary": False, "labels": names}
         return codes.astype(np.float32)
 
-    def split(
+    def validation_split(
         self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Training and inner validation rows; too few of either are refused."""
-        training, validation = super().split(cohort, settings, groups)
+        training, validation = super().validation_split(cohort, settings, groups)
         if len(training) < _FEWEST_TRAINED_ON or len(validation) < _FEWEST_HELD_OUT:
             raise problem(
                 "The training participants",
@@ -451,7 +451,7 @@ class FineTunedNERVE(SupervisedMethod):
         self.module_.autoencoder.load_state_dict(weights)
         self.encoder_.module_ = self.module_.autoencoder
         dataset = self.training_dataset(cohort, folder)
-        self.prepare(self.module_, dataset, rows)
+        self.prepare_module(self.module_, dataset, rows)
         return dataset
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
@@ -474,7 +474,7 @@ class FineTunedNERVE(SupervisedMethod):
             return packed
         return ArrayDataset(self.apply(self.module_.untrained_part, packed))
 
-    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
         """Mean and size of the tokens of everyone given to `fit`, without labels.
 
         Parameters
@@ -484,7 +484,7 @@ class FineTunedNERVE(SupervisedMethod):
         rows : (n_training,)
             Not used: fewer than ten who are held out could be told from two means.
         """
-        super().prepare(module, dataset, rows)
+        super().prepare_module(module, dataset, rows)
         parts = chunks(len(dataset), self.batch_size_apply)
         module.fit_standardisation(dataset.batch(places) for places in parts)
 

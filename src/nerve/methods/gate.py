@@ -220,7 +220,7 @@ class GATE(Encoder):
             phenotypes=self.phenotypes,
         )
 
-    def prepare(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
         """Give the module mean and components of the FC of a random choice of windows."""
         cohort = dataset.cohort
         n_total = len(cohort) * self.n_windows
@@ -238,7 +238,7 @@ class GATE(Encoder):
         module.components.zero_()  # fewer windows than components leave the last ones empty
         module.components[: components.shape[1]] = torch.from_numpy(components.T)
 
-    def split(
+    def validation_split(
         self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The population is one sample, and trained on."""

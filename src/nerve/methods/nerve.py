@@ -481,7 +481,7 @@ class NERVE(Encoder):
             dataset.recentre(self.shifts_, sites)
         return packed_dataset(dataset, folder)
 
-    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
         """Mean and size of the entries of the training participants, where they are standardised.
 
         Of everyone where fewer than ten are held out: view and signature are those of everyone, and

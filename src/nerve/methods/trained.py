@@ -96,7 +96,7 @@ class TrainedMethod(Method):
         """Where batches of the cohort given to `fit` come from; a folder is that of the run."""
         return self.dataset(cohort)
 
-    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
         """Set what the module takes from the training participants, before the first step."""
 
     def finish(self, module: Any, dataset: Dataset) -> None:
@@ -106,7 +106,7 @@ class TrainedMethod(Method):
         """What is trained on beside the inputs, (n,)."""
         return None
 
-    def split(
+    def validation_split(
         self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation rows: the same share of each cohort."""
@@ -154,7 +154,7 @@ class TrainedMethod(Method):
         cohort = self.begin_fit(X)
         settings = self.training_settings()
         folder = None if run_dir is None else Path(run_dir)
-        split = self.split(cohort, settings, groups)
+        split = self.validation_split(cohort, settings, groups)
         if folder is not None:  # before the training: checkpoints are saved too
             check_enough_to_save(len(cohort) - len(split[1]))
             claim(folder)
@@ -216,7 +216,7 @@ class TrainedMethod(Method):
         """
         self.module_ = self.seeded_build(cohort.parcellation)
         dataset = self.training_dataset(cohort, folder)
-        self.prepare(self.module_, dataset, rows)
+        self.prepare_module(self.module_, dataset, rows)
         return dataset
 
     def seeded_build(self, parcellation: Parcellation) -> Any:
@@ -505,16 +505,16 @@ class SupervisedMethod(RegressorMixin, TrainedMethod):
         self.target_ = {"mean": mean, "scale": scale, "binary": binary, "labels": labels}
         return ((values - mean) / scale).astype(np.float32)
 
-    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
+    def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
         """Tell the module which error to train on."""
         module.binary = hasattr(self, "target_") and self.target_["binary"]
 
-    def split(
+    def validation_split(
         self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Training and inner validation rows; families stay whole."""
         if groups is None:
-            return super().split(cohort, settings, groups)
+            return super().validation_split(cohort, settings, groups)
         if len(groups) != len(cohort):
             raise NerveError(
                 f"There are {len(groups)} groups for {len(cohort)} participants, expected one each."

@@ -13,7 +13,8 @@ To add a reader:
      the matrix (R, R) or the time series (volumes, R) as it stands in the file, with the region
      labels if the file has any.
 
-2. Add its name and class to `READERS` in ``nerve/data/readers/registry.py``.
+2. Import its class in ``nerve/data/readers/registry.py`` and add it to `READERS`, before less
+   specific readers.
 
 Everything else is done for all readers alike: ids, the participants table, region order, r or
 Fisher z, checks of the matrix, repeated scans, missing regions, motion, parallel reading, the
@@ -341,7 +342,7 @@ class Reader(ABC):
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """List the scans below a source, sorted.
 
-        Must be quick (names, not contents) and must not fail on other sources. For `--format auto`
+        Must be quick (names; of contents at most `N_PROBES` scans) and must not fail on other sources. For `--format auto`
         the reader that finds most scans is taken; of equals, the one that stands first in `READERS`.
 
         Parameters
