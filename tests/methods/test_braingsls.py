@@ -125,7 +125,7 @@ def test_the_graph_joins_regions_by_the_groups_mean_and_has_no_loops(module, fc)
 def test_the_graph_is_of_training_people_only():
     data = cohort(False)
     fitted = BrainGSLs(epochs=1, width=4, device="cpu").fit(data)
-    training, validation = fitted.split(data, fitted.training_settings())
+    training, validation = fitted.validation_split(data, fitted.training_settings())
     assert len(validation)
     mean = data.inputs("fc", training).mean(0)
     np.fill_diagonal(mean, 0)

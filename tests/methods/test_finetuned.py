@@ -228,7 +228,7 @@ def test_the_epoch_is_the_best_one_of_the_inner_participants(encoder, training):
     assert model.best_step_ == best["step"]
 
     settings = model.training_settings()
-    _, inner = model.split(training, settings)
+    _, inner = model.validation_split(training, settings)
     part = training.subset(inner)
     score = column(training, "score")
     target = (column(part, "score") - score.mean()) / score.std()
@@ -251,7 +251,7 @@ def test_training_stops_when_the_inner_participants_get_no_better(encoder, train
 def test_families_are_whole_in_the_inner_split(encoder, training):
     model = FineTunedNERVE(encoder, layers=0, **QUICK)
     families = column(training, "family")
-    fitted, inner = model.split(training, model.training_settings(), families)
+    fitted, inner = model.validation_split(training, model.training_settings(), families)
     assert len(inner) > 20
     assert not set(families[fitted]) & set(families[inner])
     by_column = encoder.finetune(training, "score", groups="family", layers=0, **QUICK)
