@@ -465,4 +465,4 @@ def test_a_brain_seen_in_another_atlas_is_the_average_of_its_small_regions():
 
 def test_a_brain_without_centres_is_not_seen_in_another_atlas():
     with pytest.raises(NerveError, match="have no MNI centre"):
-        simulate_cohort(2, "schaefer100-17+aseg19", 30, seen_in="shen268")
+        simulate_cohort(2, "4s156-17", 30, seen_in="shen268")

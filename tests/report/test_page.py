@@ -121,6 +121,7 @@ def test_figures_that_would_not_fit_become_images_and_pages_are_reproducible(res
 
 def test_no_participant_and_no_folder_is_named(html, experiment):
     ids = pd.read_csv(experiment / "predictions.tsv", sep="\t")["participant"].unique()
+    assert len(ids) > 10
     assert not [one for one in ids if one in html]
     assert "sub-gone" not in html
     assert str(experiment) not in html
