@@ -514,14 +514,14 @@ def test_families_are_whole_in_the_inner_validation(name, cohort):
     families = np.repeat(np.arange(len(cohort) // 3), 3)
     method = briefest(name)
     seen = []
-    split = type(method).split
+    split = type(method).validation_split
 
     def spy(self, *arguments):
         seen.append(split(self, *arguments))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(method), "split", spy)
+        patch.setattr(type(method), "validation_split", spy)
         method.fit(cohort, scores(cohort), groups=families)
     training, validation = seen[0]
     assert len(validation) >= 3

@@ -410,3 +410,11 @@ def test_one_p_against_permuted_networks_per_encoder_of_the_method_and_none_for_
     expected = (1 + 2) / (1 + 5)
     p = _p_permuted_networks(scores, null, rows)
     np.testing.assert_allclose(p, [expected, expected, np.nan, np.nan])
+
+
+def test_without_bootstrap_scores_are_given_and_intervals_are_not(cohort):
+    results = nerve.evaluate(["raw", "pca"], cohort, "score", n_bootstrap=0)
+    assert np.isfinite(results.scores["r"]).all()
+    assert results.scores["r_low"].isna().all()
+    assert results.comparisons["p"].isna().all()
+    assert np.isfinite(results.comparisons["difference"]).all()

@@ -114,7 +114,9 @@ def weighted_auc(counts: np.ndarray, positive: np.ndarray, predicted: np.ndarray
 
 
 def interval(statistic: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Percentile interval of a bootstrap distribution."""
+    """Percentile interval of a bootstrap distribution; not numbers where there is none."""
+    if not np.isfinite(statistic).any():
+        return float("nan"), float("nan")
     low, high = np.nanquantile(statistic, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -122,6 +124,8 @@ def interval(statistic: np.ndarray, level: float = 0.95) -> tuple[float, float]:
 def two_sided_p(differences: np.ndarray) -> float:
     """Two-sided bootstrap p that a difference is 0: twice the smaller share, with one added."""
     differences = differences[np.isfinite(differences)]
+    if not len(differences):
+        return float("nan")
     smaller = min((differences <= 0).sum(), (differences >= 0).sum())
     return float(min(1.0, 2.0 * (1 + smaller) / (1 + len(differences))))
 
