@@ -82,7 +82,7 @@ def test_a_cohort_in_another_order_gives_the_same_features(cohort):
 
 def test_a_missing_region_is_refused_by_name(cohort):
     encoder = RowMean().fit(cohort)
-    with pytest.raises(NerveError, match=r"\(f;"):
+    with pytest.raises(NerveError, match=r"\(f, of network C;"):
         encoder.transform(cohort.align(cohort.parcellation.subset([0, 1, 2, 3, 4])))
 
 

@@ -386,7 +386,7 @@ def test_regions_are_matched_by_label_and_another_atlas_is_refused(encoder, trai
     again = encoder.finetune(moved, "score", layers=0, **QUICK)
     np.testing.assert_allclose(again.predict(training), model.predict(training), atol=1e-5)
     other = nerve.simulate_cohort(20, parcellation="schaefer100-7", timepoints=50)
-    with pytest.raises(NerveError, match="lacks regions"):
+    with pytest.raises(NerveError, match="are not among the"):
         encoder.finetune(other, "age", layers=0, **QUICK)
-    with pytest.raises(NerveError, match="lacks regions"):
+    with pytest.raises(NerveError, match="are not among the"):
         model.predict(other)

@@ -29,6 +29,7 @@ import pandas as pd
 from nerve._utils.errors import (
     MissingInput,
     NerveError,
+    OtherRegions,
     as_utf8,
     facts_html,
     known_columns,
@@ -313,7 +314,10 @@ class Cohort:
         Cohort
         """
         target = load_parcellation(parcellation)
-        index = self.parcellation.reordering_to(target)
+        try:
+            index = self.parcellation.reordering_to(target)
+        except OtherRegions as error:
+            raise OtherRegions(f"Cohort {self.name!r}: {error.cause}", target) from error
         if np.array_equal(index, np.arange(self.n_regions)) and target == self.parcellation:
             return self
         stack = Stack.of(self.connectivity).reorder(index).materialise_if_small()

@@ -244,15 +244,16 @@ class Parcellation:  # numpydoc ignore=PR02
         """
         other = load_parcellation(other)
         index = self.positions_of(other)
-        missing = [
-            label for label, position in zip(other.labels, index, strict=True) if position < 0
-        ]
-        if missing:
+        missing = np.flatnonzero(index < 0)
+        if len(missing):
+            labels = [other.labels[region] for region in missing]
+            networks = dict.fromkeys(other.networks[region] for region in missing)
             cause = (
                 f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among the "
-                f"{self.n_regions} labels of {self.name} ({listed(missing, most=3)}; the labels "
-                f"there are like {listed(self.labels, most=3)}). Regions are matched by label: name "
-                "the parcellation that the data were made with, or give its table."
+                f"{self.n_regions} labels of {self.name} ({listed(labels, most=3)}, of network "
+                f"{listed(networks, most=4)}; the labels there are like "
+                f"{listed(self.labels, most=3)}). Regions are matched by label: name the "
+                "parcellation that the data were made with, or give its table."
             )
             raise OtherRegions(cause, other)
         return index

@@ -151,7 +151,10 @@ class SlurmConfig(_Strict):
 
     partition: str | None = None
     minutes: int = Field(
-        60, ge=1, description="Time limit; a job that reaches it is requeued and goes on."
+        60,
+        ge=1,
+        description="Time limit. A job that reaches it is queued again: encoders go on from their "
+        "last checkpoint, other runs begin again.",
     )
     cpus: int = Field(1, ge=1)
     gpus: int = Field(0, ge=0)

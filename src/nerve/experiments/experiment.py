@@ -47,7 +47,7 @@ class Inputs(NamedTuple):  # numpydoc ignore=PR02
     data : dict
         The fingerprint of each cohort as it enters the experiment.
     code : str
-        The version of the code.
+        The version of the package, and a hash of every file of it.
     """
 
     data: dict[str, str]

@@ -294,7 +294,8 @@ def _hold_card(folder: str, cards: tuple[str, ...]) -> ExitStack:
 class SlurmJob:
     """A run as a SLURM job.
 
-    When its time is up it is queued again, and goes on from its last checkpoint.
+    When its time is up it is queued again. Encoders then go on from their last checkpoint; networks
+    that are trained inside folds begin again.
     """
 
     def __call__(self, folder: str, run_id: str, threads: int) -> str:

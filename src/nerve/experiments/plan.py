@@ -43,7 +43,7 @@ class ExperimentPlan:
     data : mapping
         The fingerprint of each cohort as it enters the experiment.
     code : str
-        The version of the code that computes.
+        The version of the package, and a hash of every file of it.
     """
 
     def __init__(self, config: ExperimentConfig, data: Mapping[str, str], code: str) -> None:

@@ -109,7 +109,8 @@ class Task:  # numpydoc ignore=PR02
     row : Row
         What it is for.
     determined_by : mapping
-        The data, the protocol and the code, as they enter the key.
+        Hashes of the data and of every file of the package and, except for encoders, the protocol.
+        `ExperimentPlan` makes it.
     cohort : str
         Whose targets it predicts; none for the training of an encoder.
     target : str
@@ -126,7 +127,12 @@ class Task:  # numpydoc ignore=PR02
     needs: tuple[str, ...] = ()
 
     def key(self) -> dict[str, Any]:
-        """What determines the result; how the run is called is no part of it."""
+        """What determines the result, and with it the folder of the run.
+
+        These are the fields that a subclass adds (method, preset, settings, seed, hashes of the
+        files that settings name, ids of the runs that it needs), cohort, target, and
+        `determined_by`. How the run is called is no part of it.
+        """
         fields = {
             name: value for name, value in asdict(self).items() if name not in _NOT_AMONG_KEY_FIELDS
         }

@@ -295,19 +295,17 @@ class Method(BaseEstimator):
         ----------
         data : Cohort, sequence of Cohorts, or (n, R, R) array
         parcellation : Parcellation or str, optional
-            The order of regions that is wanted; by default that of the (first) cohort. An array
-            has no labels: only its number of regions is checked.
+            The order of regions that is wanted; by default that of the (first) cohort. A region
+            that the data lack is refused, one that only they have is left out. An array has no
+            labels: only its number of regions is checked.
 
         Returns
         -------
         Cohort
-
-        See Also
-        --------
-        nerve.methods.inputs.as_cohort : pools cohorts, and calls `Cohort.align`.
-        nerve.Cohort.align : matches the labels.
         """
-        cohort = as_cohort(data, parcellation)
+        cohort = as_cohort(data, parcellation)  # several cohorts become one
+        if parcellation is not None:
+            cohort = cohort.align(parcellation)
         if cohort.measure in self.measures:
             return cohort
         remedy = "The feature sets raw and pca take any measure."

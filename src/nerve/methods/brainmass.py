@@ -17,7 +17,7 @@ from nerve.core.training import Dataset, LabelledDataset, TrainingSettings
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.methods.graph_layers import perceptron
-from nerve.methods.inputs import CohortDataset, as_cohort, cohorts_in, required_timeseries
+from nerve.methods.inputs import CohortDataset, cohorts_in, required_timeseries
 from nerve.methods.parameters import (
     TORCH_BETAS,
     TORCH_EPS,
@@ -241,8 +241,7 @@ class BrainMass(Encoder):
     def begin_fit(self, data: Any) -> Cohort:
         """Keep the cohorts apart as well: pooled, none has time series unless all have them."""
         cohort = super().begin_fit(data)
-        cohorts = cohorts_in(data)
-        self._training_cohorts = [as_cohort(part, cohort.parcellation) for part in cohorts]
+        self._training_cohorts = [part.align(cohort.parcellation) for part in cohorts_in(data)]
         return cohort
 
     def finish(self, module: Any, dataset: Dataset) -> None:

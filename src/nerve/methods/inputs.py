@@ -1,4 +1,4 @@
-"""What goes into methods: cohorts or an (n, R, R) array, brought into one region order."""
+"""What goes into methods: cohorts, pooled into one, or an (n, R, R) array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nerve._utils.errors import MissingInput, NerveError, OtherRegions, listed, problem
+from nerve._utils.errors import MissingInput, NerveError, problem
 from nerve.data.cohort import Cohort
 from nerve.data.lazy_arrays import Series
 from nerve.data.parcellation import Parcellation, load_parcellation
@@ -27,25 +27,20 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     data : Cohort, sequence of Cohorts, or (n, R, R) array
         Several cohorts are pooled in the region order of the first.
     parcellation : Parcellation or str, optional
-        The regions to have, in this order. A cohort is brought into it by label, and networks of
-        which it lacks regions are named; an array must already be in it. Without one, an array's
-        regions are called region1 …, all of one network.
+        The regions of an array, which must be in this order already; without one they are called
+        region1 …, all of one network. Cohorts know their regions, and are not reordered here.
 
     Returns
     -------
     Cohort
+
+    See Also
+    --------
+    nerve.Cohort.align : brings a cohort into another order of regions, by label.
     """
     pool = cohorts_in(data)
     if pool:
-        cohort = pool[0] if len(pool) == 1 else Cohort.concat(pool)
-        target = load_parcellation(cohort.parcellation if parcellation is None else parcellation)
-        try:
-            return cohort.align(target)
-        except OtherRegions as error:
-            absent = np.flatnonzero(cohort.parcellation.positions_of(target) < 0)
-            lacking = listed(dict.fromkeys(target.networks[region] for region in absent), most=4)
-            cause = f"Cohort {cohort.name!r} lacks regions of network {lacking}: {error.cause}"
-            raise OtherRegions(cause, target) from error
+        return pool[0] if len(pool) == 1 else Cohort.concat(pool)
     stack = _checked_stack(data)
     labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
     unnamed = Parcellation(labels, ("all",) * len(labels), name="unnamed")

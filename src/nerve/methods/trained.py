@@ -141,7 +141,7 @@ class TrainedMethod(Method):
             Where checkpoints and history are written.
         resume : bool
             Go on from the checkpoint there, or begin where there is none. Without it, a folder that
-            holds a checkpoint is refused.
+            holds a checkpoint is refused. Encoders of an experiment are always fitted with it.
         callbacks : sequence of callable
             Each is called at the end of an epoch with its row of the history, a dict: see
             `nerve.core.training.train`. They send training curves to other programs.
