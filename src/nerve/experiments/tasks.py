@@ -132,6 +132,10 @@ class Task:  # numpydoc ignore=PR02
         These are the fields that a subclass adds (method, preset, settings, seed, hashes of the
         files that settings name, ids of the runs that it needs), cohort, target, and
         `determined_by`. How the run is called is no part of it.
+
+        Returns
+        -------
+        dict
         """
         fields = {
             name: value for name, value in asdict(self).items() if name not in _NOT_AMONG_KEY_FIELDS

@@ -26,6 +26,7 @@ from nerve.data.parcellation import Parcellation
 from nerve.data.quality.likeness import FEWEST, Likeness, Signature, likeness
 from nerve.methods.base import WEIGHTS, SavedModel, checked_features, class_name
 from nerve.methods.configuration import CONFIG, read_configuration
+from nerve.methods.hub import HubMixin
 from nerve.methods.inputs import chunks
 from nerve.methods.packing import PatchDataset, fit_view, packed_dataset
 from nerve.methods.parameters import (
@@ -110,7 +111,7 @@ TokenizerChoice = Annotated[Any, PlainValidator(_checked_tokenizer)]
 PatchingChoice = Annotated[Any, PlainValidator(_checked_patching)]
 
 
-class NERVE(Encoder):
+class NERVE(HubMixin, Encoder):
     """Network-aware representations of functional connectivity by bilinear tokenization.
 
     A view of FC (FC itself, in the paper) is cut into one patch for each pair of networks, each
@@ -855,49 +856,4 @@ class NERVE(Encoder):
             run_dir=run_dir,
             resume=resume,
             callbacks=callbacks,
-        )
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        private: bool = True,
-        revision: str | None = None,
-        commit_message: str | None = None,
-        token: str | bool | None = None,
-        api: Any = None,
-    ) -> str:
-        """Upload the fitted model to a model hub (extra ``hub``).
-
-        Parameters
-        ----------
-        repo_id : str
-            ``owner/name``; made if it is not there.
-        private : bool
-            Whether a repository that is made is private: weights can carry information on the
-            participants of the training.
-        revision : str, optional
-            The branch; the hub's main one by default.
-        commit_message : str, optional
-            Names the version of nerve by default.
-        token : str or bool, optional
-            As huggingface_hub takes it; by default that of its own login.
-        api : huggingface_hub.HfApi, optional
-            One with an address of its own: the hub of an institution, say.
-
-        Returns
-        -------
-        str
-            The address of the commit.
-        """
-        from nerve.methods.hub import push_to_hub
-
-        return push_to_hub(
-            self,
-            repo_id,
-            private=private,
-            revision=revision,
-            commit_message=commit_message,
-            token=token,
-            api=api,
         )
