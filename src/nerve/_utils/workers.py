@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,15 +41,20 @@ def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Pa
         Called with ``joblib.delayed`` calls. Raises `TerminatedWorkerError` when a worker was
         killed.
     """
-    with Parallel(
-        n_jobs=jobs,
-        backend="loky",
-        inner_max_num_threads=threads,
-        initializer=_prepare_worker,
-        initargs=(os.getpid(),),
-        max_nbytes=None,  # arguments are small: none of them goes through a file
-        **options,
-    ) as parallel:
+    with (
+        warnings.catch_warnings(),
+        Parallel(
+            n_jobs=jobs,
+            backend="loky",
+            inner_max_num_threads=threads,
+            initializer=_prepare_worker,
+            initargs=(os.getpid(),),
+            max_nbytes=None,  # arguments are small: none of them goes through a file
+            **options,
+        ) as parallel,
+    ):
+        # loky replaces a worker whose memory has grown: nothing is lost, and nothing is to be done
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         finished = False
         try:
             _start(parallel)
