@@ -10,7 +10,13 @@ from folders import COMPARED, Made, line, rows, with_holding_columns, write_fold
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import rows_table
 from nerve.experiments.terminal import show_findings, show_scores
-from nerve.report.findings import find, findings_text, shared_cautions, too_few_sentence
+from nerve.report.findings import (
+    CHANCE_IN_SMALL_COHORTS,
+    find,
+    findings_text,
+    shared_cautions,
+    too_few_sentence,
+)
 from nerve.report.load import load_results
 from nerve.report.page import render_page
 from nerve.report.report_data import CohortFacts, EncoderRun, ReportData
@@ -64,7 +70,8 @@ def test_the_number_its_interval_and_the_best_reference():
     scores = {"nerve": {"r": 0.4}, "raw": {"r": 0.3}, "pca": {"r": 0.2}}
     finding = only(made(scores, p_raw=0.2))
     assert finding.title == "Alpha, iq"
-    assert finding.answer == "NERVE predicts it, r = 0.40 (95 % interval 0.30 to 0.50, n = 300)."
+    assert finding.answer == "NERVE predicts it: r = 0.40, 95 % interval 0.30 to 0.50."
+    assert finding.basis == "n = 300."
     assert finding.comparisons == (
         "The best reference is Raw FC, r = 0.30: not distinguishable from it (p = 0.200).",
     )
@@ -82,19 +89,21 @@ def test_the_verdict_is_that_of_the_test_that_holds_and_not_the_bootstrap_of_the
     finding = only(replace(results, comparisons=corrected))
     (comparison,) = finding.comparisons
     assert comparison.endswith("not distinguishable from it (p = 0.300).")
-    assert "r = 0.40 (mean of folds 0.38, 95 % interval 0.30 to 0.50, n = 300)" in finding.answer
+    assert "r = 0.40, 95 % interval 0.30 to 0.50" in finding.answer
+    assert finding.basis == "n = 300, mean of folds 0.38."
 
 
 def test_a_small_cohort_is_told_that_chance_is_below_zero():
     """With the centre of the permutations where there are any; not in a large cohort."""
-    of_few = only(made({"nerve": {"r": 0.4}}, n=60)).answer
-    assert of_few.endswith(
-        "By chance r would be below 0 on average in so few participants: about -0.2 to -0.03 in "
-        "60, nearer to 0 in more."
+    of_few = only(made({"nerve": {"r": 0.4}}, n=60)).cautions
+    assert CHANCE_IN_SMALL_COHORTS in of_few
+    with_permutations = only(made({"nerve": {"r": 0.4, "p": 0.01}}, n=60, r_null_mean=-0.12))
+    assert (
+        "that r = 0 is chance: chance is -0.12 here on average, as permutations show."
+        in with_permutations.cautions
     )
-    with_permutations = only(made({"nerve": {"r": 0.4, "p": 0.01}}, n=60, r_null_mean=-0.12)).answer
-    assert "By chance r would be -0.12 here on average, as permutations show." in with_permutations
-    assert "By chance" not in only(made({"nerve": {"r": 0.4}}, n=300)).answer
+    of_many = only(made({"nerve": {"r": 0.4}}, n=300)).cautions
+    assert not any("r = 0 is chance" in text for text in of_many)
 
 
 def test_the_next_method_is_named_and_a_lone_row_stands_alone():
@@ -113,7 +122,7 @@ def test_references_alone_have_a_headline_too():
     finding = only(
         replace(results, rows=references, scores=scores, comparisons=results.comparisons[:0])
     )
-    assert finding.answer.startswith("Raw FC predicts it, r = 0.30")
+    assert finding.answer.startswith("Raw FC predicts it: r = 0.30")
     assert finding.comparisons == ("The best reference is PCA, r = 0.20.",)
 
 
@@ -126,7 +135,7 @@ def test_chance_is_told_by_permutations_and_else_by_the_interval(own, predicted)
     said = any(text.startswith("that the target can be predicted") for text in finding.cautions)
     assert said is not predicted
     assert finding.answer.startswith("NERVE predicts it" if predicted else "not told from chance.")
-    assert ("permutation p" in finding.answer) is ("p" in own)
+    assert ("permutation p" in finding.basis) is ("p" in own)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +164,7 @@ def test_covariates_alone_and_covariates_that_were_left_in():
 def test_classes_are_judged_by_auc_against_a_half():
     own = {"r": 0.3, "auc": 0.58, "auc_low_cv": 0.45, "auc_high_cv": 0.7}
     finding = only(made({"nerve": own}))
-    assert "AUC = 0.58 (95 % interval 0.45 to 0.70" in finding.answer
+    assert "AUC = 0.58, 95 % interval 0.45 to 0.70" in finding.answer
     assert finding.answer.startswith("not told from chance")
     assert only(made({"nerve": own | {"auc_low_cv": 0.51}})).answer.startswith("NERVE predicts it")
 

@@ -24,8 +24,8 @@ _SMALL_COHORT = 200
 CHANCE = {"r": 0.0, "auc": 0.5}
 METRIC_NAMES = {"r": "r", "auc": "AUC"}
 CHANCE_IN_SMALL_COHORTS = (
-    "By chance r would be below 0 on average in so few participants: about -0.2 to -0.03 in 60, "
-    "nearer to 0 in more."
+    "that r = 0 is chance: in so few participants chance is below 0 on average, about -0.2 to "
+    "-0.03 in 60, nearer to 0 in more."
 )
 
 
@@ -38,7 +38,9 @@ class Finding:  # numpydoc ignore=PR02
     title : str
         The cohort and its target.
     answer : str
-        What was found: the number, its interval and n.
+        What was found: the number and its interval.
+    basis : str
+        What the number rests on: participants, mean of folds, permutations.
     comparisons : tuple of str
         How the best reference and the next method do beside it.
     cautions : tuple of str
@@ -51,6 +53,7 @@ class Finding:  # numpydoc ignore=PR02
 
     title: str
     answer: str
+    basis: str = ""
     comparisons: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     line: str = ""
@@ -93,6 +96,7 @@ def find_in(results: ReportData, cohort: str, target: str) -> Finding:
     return Finding(
         title=title,
         answer=_answer(results.label(line), scores, metric),
+        basis=_basis(scores, metric),
         comparisons=tuple(comparisons),
         cautions=tuple(_cautions(results, (cohort, target), line, metric)),
         line=line,
@@ -117,7 +121,8 @@ def findings_text(results: ReportData) -> list[str]:
     lines = ["\nWhat was found:"]
     for finding in findings:
         lines.append(f"  {finding.title}: {finding.answer}")
-        lines += [f"    {text}" for text in finding.comparisons]
+        beside = [text for text in (finding.basis, *finding.comparisons) if text]
+        lines += [f"    {text}" for text in beside]
         own = [text for text in finding.cautions if text not in shared]
         lines += [f"    {DO_NOT_CONCLUDE} {text}" for text in own]
     lines += [f"  Of all of these, do not conclude {text}" for text in shared]
@@ -193,22 +198,24 @@ mostly chance. Use more participants or fewer folds.'
 def _answer(label: str, scores: Mapping[str, float], metric: str) -> str:
     """The number with its interval, and whether it is more than chance."""
     low, high = holding_interval(scores, metric)
-    details = []
-    if metric == "r" and np.isfinite(scores.get("r_fold_mean", np.nan)):
-        details.append(f"mean of folds {scores['r_fold_mean']:.2f}")
-    if np.isfinite(low) and np.isfinite(high):
-        details.append(f"95 % interval {low:.2f} to {high:.2f}")
-    if np.isfinite(scores.get("p", np.nan)):
-        details.append(f"permutation {p_in_words(scores['p'])}")
-    if np.isfinite(scores.get("n", np.nan)):
-        details.append(f"n = {scores['n']:.0f}")
     number = f"{METRIC_NAMES[metric]} = {scores[metric]:.2f}"
-    if details:
-        number += f" ({', '.join(details)})"
-    chance = f" {_chance_sentence(scores)}" if metric == "r" and _is_small(scores) else ""
+    if np.isfinite(low) and np.isfinite(high):
+        number += f", 95 % interval {low:.2f} to {high:.2f}"
     if is_told_from_chance(scores, metric):
-        return f"{label} predicts it, {number}.{chance}"
-    return f"not told from chance. The best row, {label}, has {number}.{chance}"
+        return f"{label} predicts it: {number}."
+    return f"not told from chance. The best row, {label}, has {number}."
+
+
+def _basis(scores: Mapping[str, float], metric: str) -> str:
+    """What the number rests on, such as "n = 300, mean of folds 0.38."."""
+    parts = []
+    if np.isfinite(scores.get("n", np.nan)):
+        parts.append(f"n = {scores['n']:.0f}")
+    if metric == "r" and np.isfinite(scores.get("r_fold_mean", np.nan)):
+        parts.append(f"mean of folds {scores['r_fold_mean']:.2f}")
+    if np.isfinite(scores.get("p", np.nan)):
+        parts.append(f"permutation {p_in_words(scores['p'])}")
+    return ", ".join(parts) + "." if parts else ""
 
 
 def _is_small(scores: Mapping[str, float]) -> bool:
@@ -216,11 +223,13 @@ def _is_small(scores: Mapping[str, float]) -> bool:
     return bool(scores.get("n", np.nan) <= _SMALL_COHORT)
 
 
-def _chance_sentence(scores: Mapping[str, float]) -> str:
+def _chance_caution(scores: Mapping[str, float]) -> str:
     """Where r lies in a small cohort if nothing can be predicted."""
     centre = scores.get("r_null_mean", np.nan)
     if np.isfinite(centre):
-        return f"By chance r would be {centre:.2f} here on average, as permutations show."
+        return (
+            f"that r = 0 is chance: chance is {centre:.2f} here on average, as permutations show."
+        )
     return CHANCE_IN_SMALL_COHORTS
 
 
@@ -257,6 +266,8 @@ def _cautions(results: ReportData, column: tuple[str, str], line: str, metric: s
     cautions = []
     if not is_told_from_chance(scores, metric):
         cautions.append("that the target can be predicted here: chance gives this as well.")
+    if metric == "r" and _is_small(scores):
+        cautions.append(_chance_caution(scores))
 
     with_motion = scores.get("r_prediction_motion", np.nan)
     if not np.isfinite(with_motion):
