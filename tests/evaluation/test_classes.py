@@ -85,7 +85,7 @@ def test_every_fold_has_its_share_of_every_class(predictions):
 def test_numbers_are_classes_when_asked_for(planted, predictions):
     coded = predict("raw", planted, "code", classes="code", n_folds=5)
     assert coded["predicted"].to_numpy() == pytest.approx(predictions["predicted"].to_numpy())
-    assert "whole" not in predict("raw", planted, "code", n_folds=5)
+    assert "class_column" not in predict("raw", planted, "code", n_folds=5)
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(
     assert result.exit_code == 0, result.output
     assert "balanced accuracy" in result.output
     results = Results.load(out)
-    assert set(results.predictions["whole"]) == {"group"}
+    assert set(results.predictions["class_column"]) == {"group"}
     assert list(results.scores["target"].unique()) == [
         "group: control",
         "group: mdd",

@@ -103,7 +103,7 @@ def test_one_report_holds_all_parts(first):
     importance = pd.read_csv(out / "interpretation" / "importance.tsv", sep="\t")
     assert set(importance["target"]) == {"score", "sex"}
     assert re.search(
-        r"What was found:\n +tiny, score: .*NERVE.* r = -?\d\.\d\d \(.*95 % interval", said
+        r"What was found:\n +tiny, score: .*NERVE.* r = -?\d\.\d\d, 95 % interval", said
     )
     answer = re.search(r"tiny, score: (.*)\n", said)[1]
     assert answer in words  # the page opens with the same sentence

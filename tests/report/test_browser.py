@@ -105,7 +105,7 @@ def test_the_headline_is_above_the_fold(painted, browser, width, height):
     )
     screenshots(browser, f"experiment-{width}", width)
     words, bottom, fold = answer
-    assert re.search(r"r = -?\d\.\d\d \(.*95 % interval -?\d\.\d\d to -?\d\.\d\d", words)
+    assert re.search(r"r = -?\d\.\d\d, 95 % interval -?\d\.\d\d to -?\d\.\d\d", words)
     assert 0 < bottom < fold == height
 
 

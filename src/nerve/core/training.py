@@ -861,12 +861,12 @@ def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], whe
         Named in the error.
     """
     expected = {name: _describe(tensor) for name, tensor in module.state_dict().items()}
-    found = {name: _describe(tensor) for name, tensor in tensors.items()}
-    names = expected.keys() | found.keys()
-    wrong = sorted(name for name in names if expected.get(name) != found.get(name))
+    actual = {name: _describe(tensor) for name, tensor in tensors.items()}
+    names = expected.keys() | actual.keys()
+    wrong = sorted(name for name in names if expected.get(name) != actual.get(name))
     if wrong:
         texts = [
-            f"{name} is {found.get(name, 'missing')}, expected {expected.get(name, 'none')}"
+            f"{name} is {actual.get(name, 'missing')}, expected {expected.get(name, 'none')}"
             for name in wrong
         ]
         raise NerveError(f"{where}: the weights do not fit the model: {listed(texts, most=3)}.")
@@ -881,8 +881,8 @@ def _describe(tensor: torch.Tensor) -> str:
 
 def _below(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The tensors whose name begins with a prefix, without it."""
-    found = {}
+    below = {}
     for name, tensor in tensors.items():
         if name.startswith(prefix):
-            found[name.removeprefix(prefix)] = tensor
-    return found
+            below[name.removeprefix(prefix)] = tensor
+    return below

@@ -7,6 +7,7 @@ and their values are compared with the predictions.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ def predict_targets(
 ) -> pd.DataFrame:
     """Predict every target out of fold from one feature set, over all repeats.
 
-    Where a column has three or more classes, each is a target, and `whole` names the column. Where
+    Where a column has three or more classes, each is a target, and `class_column` names the column. Where
     another cohort is trained on, `training_mean` is the mean of its values after covariates.
 
     Parameters
@@ -81,7 +82,7 @@ def predict_targets(
     Returns
     -------
     DataFrame
-        Columns `PREDICTED`, and whole, training_mean and repeat where there are any.
+        Columns `PREDICTED`, and class_column, training_mean and repeat where there are any.
     """
     targets = participants.without(features.missing).targets
     parts = []
@@ -102,10 +103,12 @@ def predict_targets(
     _warn_of_constant_predictions(table, features.name)
     table["cohort"] = participants.cohort
     table["participant"] = participants.ids[table["position"].to_numpy(int)]
-    table["whole"] = [participants.class_columns.get(target, "") for target in table["target"]]
+    table["class_column"] = [
+        participants.class_columns.get(target, "") for target in table["target"]
+    ]
     columns = list(PREDICTED)
     if participants.class_columns:
-        columns.append("whole")
+        columns.append("class_column")
     if participants.trained_on:
         columns.append("training_mean")
     if protocol.n_repeats > 1:
@@ -331,8 +334,8 @@ def fold_tasks(
     source_columns = [(class_columns or {}).get(str(name), str(name)) for name in targets]
     labels = np.unique(folds[folds >= 0])
     shared = group_targets(raw, source_columns, features.columns)
-    pairs = [(fold, columns) for columns in shared for fold in labels]
-    for fold, columns in progress_bar(pairs, label="cross-validation", unit="folds"):
+    pairs = list(itertools.product(shared, labels))
+    for columns, fold in progress_bar(pairs, label="cross-validation", unit="folds"):
         usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
         in_test = usable & (folds == fold)
         in_training = usable & (folds != fold)

@@ -275,8 +275,8 @@ def _concatenated(evaluations: Iterable[Evaluation], name: str) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame()
     table = pd.concat(parts, ignore_index=True)
-    if "whole" in table:
-        table["whole"] = table["whole"].fillna("")
+    if "class_column" in table:
+        table["class_column"] = table["class_column"].fillna("")
     return table[[*PLACE, *table.columns.difference(PLACE, sort=False)]]
 
 

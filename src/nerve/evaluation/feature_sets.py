@@ -106,8 +106,10 @@ class FeatureSet:  # numpydoc ignore=PR02
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the participants table that `split` reads."""
-        names = [column for step in self.steps for column in step.columns]
-        return tuple(dict.fromkeys(names))
+        names: dict[str, None] = {}
+        for step in self.steps:
+            names.update(dict.fromkeys(step.columns))
+        return tuple(names)
 
     def split(
         self, train: np.ndarray, test: np.ndarray, targets: Sequence[str] = ()

@@ -335,8 +335,8 @@ def _code_target(
     n = len(present)
     different = sorted(present.unique().tolist())
     if len(different) < 2:
-        found = f"every value is {different[0]!r}" if different else "every value is missing"
-        raise problem(where, found, expected="values that differ", remedy="Leave it out.")
+        values = f"every value is {different[0]!r}" if different else "every value is missing"
+        raise problem(where, values, expected="values that differ", remedy="Leave it out.")
     if n < n_folds:
         raise problem(
             where,

@@ -29,7 +29,16 @@ TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "n
 # columns of text, which may be empty, and of true or false
 _TEXT = (
     *("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "title"),
-    *("swept", "scope", "trained_on", "adapted", "pretrained_on", "cohort", "target", "whole"),
+    *(
+        "swept",
+        "scope",
+        "trained_on",
+        "adapted",
+        "pretrained_on",
+        "cohort",
+        "target",
+        "class_column",
+    ),
     *("participant", "line_a", "line_b", "metric", "among"),
 )
 _FLAGS = ("tie", "best_two", "simulated", "given")
@@ -51,7 +60,7 @@ class Results:  # numpydoc ignore=PR02
         cohort, participant, repeat, fold, group_number (those of one group are kept together).
     predictions : DataFrame
         cohort, target, row, participant, fold, observed (after covariates), predicted,
-        observed_raw, and repeat, whole (of a class against all others: the column of the classes),
+        observed_raw, and repeat, class_column (of a class against all others: the column of the classes),
         training_mean where there are any.
     scores : DataFrame
         One row per cohort, target and row: scope, n, r with its 95 % interval, all other scores.

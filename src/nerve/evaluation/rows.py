@@ -64,7 +64,7 @@ class Row:  # numpydoc ignore=PR02
         Time of training and embedding.
     adapted : str
         The substitute that a cohort made necessary.
-    given : bool
+    trained_before : bool
         Whether it is a trained model, or numbers, of the user's: nothing was trained here.
     """
 
@@ -86,7 +86,7 @@ class Row:  # numpydoc ignore=PR02
     width: int = 0
     seconds: float = 0.0
     adapted: str = ""
-    given: bool = False
+    trained_before: bool = False
 
 
 # whom a row had seen of the participants that it is tested on; decided once, by `evaluate_features`

@@ -4,7 +4,7 @@ For each participant, target and row of results the table has: cohort, target, r
 variant and seed), participant, fold, observed, predicted, and observed_raw (before covariates) and
 repeat where there are any. Rows that differ in their seed alone make up a line, and comparisons are
 between lines. Of a column of three or more classes each class is a target, against all others, and
-the column `whole` names it.
+the column `class_column` names it.
 """
 
 from __future__ import annotations
@@ -453,7 +453,7 @@ def _by_target(
     """Cohort and target, participants, predictions of all rows; columns of classes come last."""
     known_columns(_COLUMNS, predictions.columns, "predictions table")
     table = with_lines(predictions)
-    defaults: dict[str, Any] = {"repeat": 0, "observed_raw": table["observed"], "whole": ""}
+    defaults: dict[str, Any] = {"repeat": 0, "observed_raw": table["observed"], "class_column": ""}
     table = table.assign(**{name: value for name, value in defaults.items() if name not in table})
     if table.duplicated(["cohort", "target", "row", "repeat", "participant"]).any():
         raise NerveError(
@@ -472,8 +472,8 @@ def _by_target(
         )
     for (cohort, target), rows in table.groupby(["cohort", "target"], sort=False):
         yield (str(cohort), str(target)), _participants_of(rows), rows
-    of_classes = table[table["whole"] != ""]
-    for (cohort, column), rows in of_classes.groupby(["cohort", "whole"], sort=False):
+    of_classes = table[table["class_column"] != ""]
+    for (cohort, column), rows in of_classes.groupby(["cohort", "class_column"], sort=False):
         yield (str(cohort), str(column)), _participants_of(rows), rows
 
 

@@ -90,7 +90,7 @@ def file_row(row: str, path: str) -> Row:
     """
     label = Path(path).stem
     if not is_model(path):
-        return Row(row, row, method="features", label=label, kind=GIVEN, given=True)
+        return Row(row, row, method="features", label=label, kind=GIVEN, trained_before=True)
     with located(path) as folder:
         config = read_configuration(folder)
     name = NAME_OF_CLASS.get(str(config.get("method")))
@@ -113,7 +113,7 @@ def file_row(row: str, path: str) -> Row:
         preset=preset if cls.has_presets() else "",
         title=cls.title,
         seed=int(parameters.get("seed") or 0),
-        given=True,
+        trained_before=True,
     )
 
 

@@ -93,7 +93,7 @@ def _request_row(value: Any, protocol: Protocol, name: str | None = None) -> Req
     if isinstance(value, (str, os.PathLike)):
         requested = _row_of_text(str(value), protocol)
     elif isinstance(value, FeatureSet):
-        row = Row(value.name, value.name, "features", value.name, GIVEN, given=True)
+        row = Row(value.name, value.name, "features", value.name, GIVEN, trained_before=True)
         requested = RequestedRow(row, value)
     elif type(value).__name__ in NAME_OF_CLASS and hasattr(value, "differences"):
         method = NAME_OF_CLASS[type(value).__name__]
@@ -103,7 +103,7 @@ def _request_row(value: Any, protocol: Protocol, name: str | None = None) -> Req
         requested = RequestedRow(row, method, make=lambda: clone(value))
     else:
         label = type(value).__name__ if hasattr(value, "fit") else "features"
-        row = Row(label, label, "features", label, GIVEN, given=True)
+        row = Row(label, label, "features", label, GIVEN, trained_before=True)
         requested = RequestedRow(row, value)
     if name is not None:
         requested.row = replace(requested.row, row=name, line=name, label=name)

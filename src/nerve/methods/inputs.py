@@ -138,11 +138,11 @@ def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
         largest = float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
         if largest < _LARGEST_INPUT:
             continue
-        found = "missing values" if np.isnan(largest) else f"values of {largest:.0e}"
+        problem_of_values = "missing values" if np.isnan(largest) else f"values of {largest:.0e}"
         participant = cohort.participants["participant_id"].iloc[int(row)]
         raise problem(
             f"Participant {participant} of {cohort.name}",
-            f"the input holds {found}",
+            f"the input holds {problem_of_values}",
             expected=f"numbers below {_LARGEST_INPUT:.0e}",
             remedy="`nerve check` lists such participants and what can be done.",
         )

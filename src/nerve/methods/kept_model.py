@@ -123,7 +123,7 @@ class _About(BaseModel):
     kernel: Literal[tuple(_ROWS)]  # type: ignore[valid-type]
     targets: list[str]
     classes: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
-    whole: dict[str, str]
+    class_columns: dict[str, str]
     means: list[float]
     half_widths: list[float | None]
     ranges: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
@@ -235,7 +235,7 @@ class KeptModel:
             "kernel": protocol.kernel,
             "targets": names,
             "classes": {name: list(pair) for name, pair in people.classes.items()},
-            "whole": people.class_columns,
+            "class_columns": people.class_columns,
             "means": [float(residuals[rows, k].mean()) for k, rows in enumerate(rows_of)],
             "half_widths": half_widths,
             "ranges": _ranges(cohort, [name for name in names if name not in people.classes]),
@@ -327,7 +327,7 @@ class KeptModel:
     def _labels(self, table: pd.DataFrame, name: str, ids: np.ndarray) -> np.ndarray:
         """The given labels of a target, as numbers; NaN for participants without one."""
         where = "--calibrate"
-        column = self.about_["whole"].get(name, name)
+        column = self.about_["class_columns"].get(name, name)
         known_columns(["participant_id", column], table.columns, where)
         given_ids = table["participant_id"].astype(str)
         if given_ids.duplicated().any():
@@ -386,8 +386,10 @@ class KeptModel:
         about = self.about_
         means = np.array(about["means"])
         parts = []
-        for column in dict.fromkeys(about["whole"].values()):
-            names = [name for name in about["targets"] if about["whole"].get(name) == column]
+        for column in dict.fromkeys(about["class_columns"].values()):
+            names = [
+                name for name in about["targets"] if about["class_columns"].get(name) == column
+            ]
             places = [about["targets"].index(name) for name in names]
             labels = np.array([about["classes"][name][1] for name in names], object)
             highest = (beyond[:, places] - means[places]).argmax(axis=1)

@@ -148,7 +148,7 @@ def _settings_text(results: ReportData) -> str:
         return ""
     # `pretrain_scope` says how encoders are trained here. Where nothing was trained here it would
     # contradict what is said beside each row.
-    trained_here = any(row.trained_on and not row.given for row in rows_of(results.lines))
+    trained_here = any(row.trained_on and not row.trained_before for row in rows_of(results.lines))
     if not run_settings and not trained_here:
         for protocol in settings.values():
             protocol.pop("pretrain_scope", None)

@@ -177,8 +177,8 @@ def _trained(results: ReportData) -> str:
     if lines.empty:
         return ""
     rows = rows_of(lines)
-    before = [_describe(results, row) for row in rows if row.given]
-    here = [_describe(results, row) for row in rows if not row.given]
+    before = [_describe(results, row) for row in rows if row.trained_before]
+    here = [_describe(results, row) for row in rows if not row.trained_before]
     names_of: dict[str, list[str]] = {}  # cohorts that rows were trained on → names of the rows
     for row in rows:
         if row.trained_on:
