@@ -143,7 +143,7 @@ def test_a_comparison_is_kept_for_the_report(trained, tmp_path):
     like.save(tmp_path)
     again = Likeness.load(tmp_path)
     assert (again.words, again.differences) == (like.words, like.differences)
-    np.testing.assert_array_equal(again.found.mean, like.found.mean)
+    np.testing.assert_array_equal(again.compared.mean, like.compared.mean)
     assert again.trained.numbers() == like.trained.numbers()
     (tmp_path / "likeness.json").write_text("[]")
     with pytest.raises(NerveError, match="no comparison of two cohorts"):

@@ -31,8 +31,9 @@ UNPRINTABLE = re.compile(
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: ([\w.=,+-]*\w))?")
 # what follows an option as a word of the sentence
 _NO_VALUES = (
-    "a an and are as can cannot changes chooses does draws for has holds is keeps leaves makes maps "
-    "names needs of or out runs says shows so takes that to turns what where with would writes"
+    "a an and are as can cannot changes chooses does draws for has holds is keeps leaves makes "
+    "maps names needs of or out runs says shows so takes that to turns what where with would "
+    "writes"
 )
 
 
@@ -160,7 +161,8 @@ def in_python(sentence: str) -> str:
 
     Examples
     --------
-    >>> print(in_python("Say --motion none, --id-map FILE, or leave --n-folds out: `nerve run --seed 1`."))
+    >>> sentence = "Say --motion none, --id-map FILE, or leave --n-folds out: `nerve run --seed 1`."
+    >>> print(in_python(sentence))
     Say motion="none", id_map=FILE, or leave n_folds out: `nerve run --seed 1`.
     """
     parts = sentence.split("`")  # every second one is in backticks
@@ -192,15 +194,15 @@ def naming_parameters() -> Iterator[None]:
         raise
 
 
-def problem(where: object, found: str, *, expected: str = "", remedy: str = "") -> NerveError:
+def problem(where: object, cause: str, *, expected: str = "", remedy: str = "") -> NerveError:
     """Make an error from the parts of its sentence.
 
     Parameters
     ----------
     where : object
         The file, column or option that the problem is about.
-    found : str
-        What came.
+    cause : str
+        What is wrong: what came.
     expected : str
         What was expected.
     remedy : str
@@ -218,7 +220,7 @@ def problem(where: object, found: str, *, expected: str = "", remedy: str = "") 
     sub-01.tsv: the matrix is 400 x 399, expected a square matrix. Write it again.
     """
     expectation = f", expected {expected}" if expected else ""
-    return NerveError(f"{where}: {found}{expectation}. {remedy}".rstrip())
+    return NerveError(f"{where}: {cause}{expectation}. {remedy}".rstrip())
 
 
 def require(where: object, *rules: tuple[bool, str, str]) -> None:
@@ -229,11 +231,11 @@ def require(where: object, *rules: tuple[bool, str, str]) -> None:
     where : object
         What the rules are about.
     *rules : (bool, str, str)
-        Whether the rule holds, what was found, and what was expected.
+        Whether the rule holds, what is wrong if it does not, and what was expected.
     """
-    for holds, found, expected in rules:
+    for holds, cause, expected in rules:
         if not holds:
-            raise problem(where, found, expected=expected)
+            raise problem(where, cause, expected=expected)
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:

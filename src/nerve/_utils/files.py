@@ -4,8 +4,8 @@ A draft is called ``.NAME.XXXXXXXX.tmp``. One that a killed process left is remo
 written again; that of a living process is locked by it, and stays.
 
 What is not ours stays too. A folder is written to if it is new, empty or was made by nerve
-(`claim`). `check_may_write` decides what is replaced: a file or folder that nerve's record (`.nerve`
-in its folder) knows with the hash that we wrote, or a file that the user has named with
+(`claim`). `check_may_write` decides what is replaced: a file or folder that nerve's record
+(`.nerve` in its folder) knows with the hash that we wrote, or a file that the user has named with
 ``--overwrite``. What is written again keeps its permissions, and a link stays a link.
 """
 

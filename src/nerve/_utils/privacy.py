@@ -90,7 +90,7 @@ def name_in_results(cohort_name: str) -> str:
 
 def printable_json(text: str) -> str:
     """Write control characters as JSON escapes, so that reading gives them back."""
-    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def printable_table(table: pd.DataFrame) -> pd.DataFrame:

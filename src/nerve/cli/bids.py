@@ -21,7 +21,7 @@ import nerve
 from nerve._utils.errors import listed, problem
 from nerve._utils.files import claim, read_tsv, write_tsv
 from nerve.cli.common import refusing, say
-from nerve.data.export import write_bids_people
+from nerve.data.export import write_bids_participants
 from nerve.data.readers import ingest
 from nerve.data.readers.ids import counted
 
@@ -88,7 +88,7 @@ def _participant(options: argparse.Namespace) -> None:
     embeddings = None
     if options.model is not None:
         embeddings = _load_and_compare(options.model, cohort).transform(cohort)
-    paths = write_bids_people(cohort, claim(options.out))
+    paths = write_bids_participants(cohort, claim(options.out))
     if embeddings is not None:
         table = pd.DataFrame(embeddings).add_prefix("dim")
         for number, path in enumerate(paths.values()):

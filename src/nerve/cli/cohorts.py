@@ -262,7 +262,7 @@ def check(
         with naming_resampling([cohort]):
             likeness = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
         quality = quality.with_model(likeness)
-        if figure is not None and likeness.found is not None:
+        if figure is not None and likeness.compared is not None:
             draw_likeness(figure, likeness, opened.name, overwrite=overwrite)
     elif figure is not None:
         raise typer.BadParameter("--figure draws the comparison with a model: name it with --model")

@@ -1,4 +1,6 @@
-"""Several processes that share one batch: started by torchrun, joined with gloo (CPU) or nccl (GPUs).
+"""Several processes that share one batch, started by torchrun.
+
+They are joined with gloo (CPU) or nccl (GPUs).
 
 Gradients are added up by hand rather than by a wrapper around the module: the loop then calls the
 same verb in one process and in many, and a checkpoint is the same file.

@@ -72,8 +72,8 @@ class Patching:
     ) -> None:
         groups = np.array(group_of)
         if groups.ndim != 1 or groups.size == 0 or not np.issubdtype(groups.dtype, np.integer):
-            found = f"group labels of shape {groups.shape}"
-            raise problem("Patching", found, expected="one whole number per region")
+            cause = f"group labels of shape {groups.shape}"
+            raise problem("Patching", cause, expected="one whole number per region")
         n_groups = int(groups.max()) + 1
         if groups.min() < 0 or len(np.unique(groups)) != n_groups:
             expected = f"every label from 0 to {n_groups - 1} in use"
@@ -81,8 +81,8 @@ class Patching:
         if group_names is None:
             group_names = [f"G{group + 1}" for group in range(n_groups)]
         if len(group_names) != n_groups:
-            found = f"{len(group_names)} group names for {n_groups} groups"
-            raise problem("Patching", found, expected="one name per group")
+            cause = f"{len(group_names)} group names for {n_groups} groups"
+            raise problem("Patching", cause, expected="one name per group")
 
         groups.setflags(write=False)
         self.group_of = groups
@@ -140,8 +140,8 @@ class Patching:
         325
         """
         if size < 1 or n_regions < 1:
-            found = f"{n_regions} regions in groups of {size}"
-            raise problem("Patching.grid", found, expected="at least 1 of each")
+            cause = f"{n_regions} regions in groups of {size}"
+            raise problem("Patching.grid", cause, expected="at least 1 of each")
         return cls(np.arange(n_regions) // size)
 
     def permuted(self, seed: int) -> Patching:

@@ -162,7 +162,8 @@ class Tokenizer(nn.Module):
     ) -> torch.Tensor:
         """Σ (x̂ - x)² of each patch over the participants that chose it.
 
-        x̂ is what `reconstruct` gives; training calls this instead, which builds chosen patches only.
+        x̂ is what `reconstruct` gives; training calls this instead, which builds chosen patches
+        only.
 
         Parameters
         ----------

@@ -24,7 +24,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         if dim % heads:
             raise NerveError(
-                f"A width of {dim} cannot be shared by {heads} attention heads. Choose a divisor of it."
+                f"A width of {dim} cannot be shared by {heads} attention heads. Choose a divisor "
+                "of it."
             )
         self.heads = heads
         self.qkv = nn.Linear(dim, 3 * dim)

@@ -24,7 +24,7 @@ Shapes = dict[str, tuple[int | None, ...]]
 
 
 class OwnWhitenings(NamedTuple):
-    """Whitening of each row by the mean of its own group (cohort or site) instead of the common one.
+    """Whitening of each row by the mean of its own group (cohort or site), not the common one.
 
     `matrices` is (groups, R, R), `group_of` the group of each row.
     """
@@ -300,7 +300,7 @@ class ShrunkView(TangentView):
         return matrices
 
     def to_fc(self, matrices: np.ndarray) -> np.ndarray:
-        """Map back what the view keeps: the group's mean is added, what was shrunk away stays away."""
+        """Map back what the view keeps; what was shrunk away stays away."""
         rows, columns = np.triu_indices(matrices.shape[-1])
         mean = np.empty(matrices.shape[1:])
         mean[rows, columns] = self.arrays["mean"]
@@ -355,13 +355,13 @@ def check_arrays(arrays: dict[str, Any], expected: Shapes, where: object) -> Non
     where : object
         Named in the error.
     """
-    found = {name: tuple(array.shape) for name, array in arrays.items()}
-    fits = found.keys() == expected.keys()
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    fits = shapes.keys() == expected.keys()
     for name, shape in expected.items():
-        fits = fits and _shape_fits(found[name], shape)
+        fits = fits and _shape_fits(shapes[name], shape)
     if not fits:
-        found_text = f"its arrays are {found}"
-        raise problem(where, found_text, expected=str(expected), remedy="Fit the model again.")
+        cause = f"its arrays are {shapes}"
+        raise problem(where, cause, expected=str(expected), remedy="Fit the model again.")
     for name, array in arrays.items():
         dtype = str(array.dtype).removeprefix("torch.")
         if dtype not in _SAVED_TYPES:
@@ -372,8 +372,8 @@ def check_arrays(arrays: dict[str, Any], expected: Shapes, where: object) -> Non
                 remedy="Fit the model again.",
             )
         if not np.isfinite(np.asarray(array)).all():
-            found_text = f"its array {name} holds values that are not numbers"
-            raise problem(where, found_text, remedy="Fit the model again.")
+            cause = f"its array {name} holds values that are not numbers"
+            raise problem(where, cause, remedy="Fit the model again.")
 
 
 def _shape_fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:

@@ -14,6 +14,7 @@ Where the tables come from stands in ``docs/reference/atlases.md``.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection
 from functools import lru_cache
@@ -24,30 +25,19 @@ import pandas as pd
 SCHAEFER_SIZES = tuple(range(100, 1001, 100))
 N_BELOW = 56  # regions that the 4S atlases add to Schaefer's
 _SINGLE = (
-    "gordon333",
-    "power264",
-    "shen268",
-    "aal116",
-    "aal90",
-    "aal2-120",
-    "desikan83",
-    "desikan68",
-    "destrieux148",
-    "cc200",
-    "tian-s1",
-    "tian-s2",
-    "tian-s3",
-    "tian-s4",
-)
+    "gordon333", "power264", "shen268", "aal116", "aal90", "aal2-120", "desikan83", "desikan68",
+    "destrieux148", "cc200", "tian-s1", "tian-s2", "tian-s3", "tian-s4",
+)  # fmt: skip
 
 
 def parcellation_names() -> tuple[str, ...]:
     """The built-in names; each may be followed by ``+aseg19``."""
-    schaefer = [f"schaefer{size}-{networks}" for size in SCHAEFER_SIZES for networks in (17, 7)]
-    with_below = [
-        f"4s{size + N_BELOW}-{networks}" for size in SCHAEFER_SIZES for networks in (17, 7)
-    ]
-    return (*schaefer, *with_below, "glasser360-rl", "glasser360-lr", *_SINGLE)
+    schaefer = []
+    with_subcortex = []
+    for size, n_networks in itertools.product(SCHAEFER_SIZES, (17, 7)):
+        schaefer.append(f"schaefer{size}-{n_networks}")
+        with_subcortex.append(f"4s{size + N_BELOW}-{n_networks}")
+    return (*schaefer, *with_subcortex, "glasser360-rl", "glasser360-lr", *_SINGLE)
 
 
 def orders_of(name: str) -> tuple[str, ...]:
@@ -70,7 +60,7 @@ def orders_of(name: str) -> tuple[str, ...]:
 
 
 def atlas_table(name: str) -> pd.DataFrame:
-    """The regions of a built-in atlas in order: label, network, hemisphere and, where known, x, y, z."""
+    """The regions of a built-in atlas in order: label, network, hemisphere, centre where known."""
     if name.startswith("schaefer"):
         size, networks = re.findall(r"\d+", name)
         return _schaefer(int(size), order=networks, networks=networks)
@@ -80,9 +70,10 @@ def atlas_table(name: str) -> pd.DataFrame:
         cortex = cortex.assign(label=[_without_scheme(label) for label in cortex["label_7"]])
         return pd.concat([cortex, package_table("4s_below.tsv")], ignore_index=True)
     if name.startswith("glasser360"):
-        left_first, table = name.endswith("-lr"), package_table("glasser360.tsv")
+        table = package_table("glasser360.tsv")
+        is_left_first = name.endswith("-lr")
         return table.sort_values(
-            "hemisphere", ascending=left_first, kind="stable", ignore_index=True
+            "hemisphere", ascending=is_left_first, kind="stable", ignore_index=True
         )
     if name == "aal90":
         table = package_table("aal116.tsv")
@@ -94,7 +85,11 @@ def atlas_table(name: str) -> pd.DataFrame:
 
 
 def schaefer_size(name: str, labels: Collection[str]) -> int:
-    """How many parcels the Schaefer atlas has that a parcellation comes from, by its name or its labels; 0 if none.
+    """How many parcels the Schaefer atlas has that a parcellation comes from.
+
+    0 if it is of another.
+
+    Its name tells it, or else its labels.
 
     Parameters
     ----------
@@ -111,14 +106,19 @@ def schaefer_size(name: str, labels: Collection[str]) -> int:
     >>> schaefer_size("4s456-17 less 2", ["LH_Vis_1"]), schaefer_size("gordon333", ["L_1"])
     (400, 0)
     """
-    named = re.match(r"(schaefer|4s)(\d+)-", name)
-    size = int(named[2]) - (N_BELOW if named[1] == "4s" else 0) if named else 0
-    if size in SCHAEFER_SIZES:
-        return size
-    known = {size: len(schaefer_aliases(size).keys() & labels) for size in SCHAEFER_SIZES}
-    most = max(known.values())
-    fitting = [size for size in SCHAEFER_SIZES if known[size] == most <= size]
-    return min(fitting, default=0) if most >= len(labels) / 2 else 0
+    match = re.match(r"(schaefer|4s)(\d+)-", name)
+    if match:
+        size = int(match[2])
+        if match[1] == "4s":
+            size -= N_BELOW
+        if size in SCHAEFER_SIZES:
+            return size
+    n_known = {size: len(schaefer_aliases(size).keys() & labels) for size in SCHAEFER_SIZES}
+    most = max(n_known.values())
+    if most < len(labels) / 2:
+        return 0
+    fitting = [size for size in SCHAEFER_SIZES if n_known[size] == most <= size]
+    return min(fitting, default=0)
 
 
 @lru_cache(maxsize=16)

@@ -17,6 +17,7 @@ folder that any tool can open:
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -70,8 +71,8 @@ class Cohort:
     Parameters
     ----------
     connectivity : (n, R, R) array
-        What `measure` says, by default Pearson correlations with a unit diagonal; an array, a memory
-        map or a `Stack`.
+        What `measure` says, by default Pearson correlations with a unit diagonal; an array, a
+        memory map or a `Stack`.
     participants : DataFrame
         One row per matrix, with a unique `participant_id`.
     parcellation : Parcellation or str
@@ -128,11 +129,10 @@ class Cohort:
     def _check_shapes(self) -> None:
         where = f"Cohort {self.name!r}"
         if self.connectivity.shape != self.shape:
-            expected = f"{self.shape} for {len(self)} participants and {self.parcellation.name}"
             raise problem(
                 where,
                 f"the FC stack has shape {self.connectivity.shape}",
-                expected=expected,
+                expected=f"{self.shape} for {len(self)} participants and {self.parcellation.name}",
                 remedy="Check the participants table and the parcellation.",
             )
         if self.connectivity.dtype not in (np.float16, np.float32):
@@ -140,13 +140,13 @@ class Cohort:
         if self.timeseries is None:
             return
         if len(self.timeseries) != len(self):
-            found = f"{len(self.timeseries)} time series"
-            raise problem(where, found, expected=f"one for each of {len(self)}")
+            cause = f"{len(self.timeseries)} time series"
+            raise problem(where, cause, expected=f"one for each of {len(self)}")
         ids = self.participants["participant_id"]
         for participant, series in zip(ids, self.timeseries, strict=True):
             if series.ndim != 2 or series.shape[1] != self.n_regions:
-                found = f"its time series has shape {series.shape}"
-                raise problem(participant, found, expected=f"(volumes, {self.n_regions})")
+                cause = f"its time series has shape {series.shape}"
+                raise problem(participant, cause, expected=f"(volumes, {self.n_regions})")
 
     def __len__(self) -> int:
         return self.n_participants
@@ -440,8 +440,8 @@ class Cohort:
             )
         measures = dict.fromkeys(cohort.measure for cohort in cohorts)
         if len(measures) > 1:
-            found = f"different measures ({listed(map(in_words, measures))})"
-            raise problem("The cohorts", found, expected="the same in all")
+            cause = f"different measures ({listed(map(in_words, measures))})"
+            raise problem("The cohorts", cause, expected="the same in all")
         stacks = [Stack.of(cohort.connectivity) for cohort in aligned]
         stack = Stack.concat(stacks).materialise_if_small()
         all_series = [cohort.timeseries for cohort in aligned if cohort.timeseries is not None]
@@ -450,7 +450,8 @@ class Cohort:
         joined.name = printable(name or "+".join(cohort.name for cohort in cohorts))
         joined.exclusions = pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True)
         joined.notes = {"concatenated": [cohort.fingerprint for cohort in cohorts]}
-        joined._folders = tuple(folder for cohort in cohorts for folder in cohort._folders)
+        folders = itertools.chain.from_iterable(cohort._folders for cohort in cohorts)
+        joined._folders = tuple(folders)
         return joined
 
     def save(
@@ -577,8 +578,8 @@ class Cohort:
             return np.array([], int)
         index = np.arange(len(self))[wanted]
         if len(np.unique(index)) != len(index):
-            found = "the same participant was chosen twice"
-            raise problem(where, found, expected="each at most once")
+            cause = "the same participant was chosen twice"
+            raise problem(where, cause, expected="each at most once")
         return index
 
     def _like(
@@ -605,10 +606,10 @@ def _read_record(folder: Path) -> dict[str, Any]:
     version = record.get("format_version") if isinstance(record, dict) else None
     if isinstance(version, int) and version != cohort_files.FORMAT_VERSION:
         if version > cohort_files.FORMAT_VERSION:
-            age, remedy = "a newer", "Update nerve to read it."
-        else:
-            age, remedy = "an older", "Make it again to read it."
-        raise problem(folder, f"it was written by {age} version of nerve", remedy=remedy)
+            cause = "it was written by a newer version of nerve"
+            raise problem(folder, cause, remedy="Update nerve to read it.")
+        cause = "it was written by an older version of nerve"
+        raise problem(folder, cause, remedy="Make it again to read it.")
     is_complete = isinstance(record, dict) and all(
         isinstance(record.get(key), type_) for key, type_ in _RECORD_TYPES.items()
     )

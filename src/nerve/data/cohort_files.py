@@ -285,8 +285,8 @@ def open_series(folder: OpenedFolder, ids: Iterable[str]) -> Series:
     table = read_tsv(path, dtype=columns, usecols=list(columns))
     lengths = table["n_volumes"].to_numpy()
     if joined.ndim != 2 or (lengths < 0).any() or lengths.sum() != len(joined):
-        found = f"its numbers of volumes do not fit timeseries.npy, which has shape {joined.shape}"
-        raise problem(path, found, remedy="Make the cohort again.")
+        cause = f"its numbers of volumes do not fit timeseries.npy, which has shape {joined.shape}"
+        raise problem(path, cause, remedy="Make the cohort again.")
     parts = np.split(joined, np.cumsum(lengths)[:-1])
     return Series(parts).take(matched_rows(table["participant_id"], ids, path))
 
@@ -427,19 +427,17 @@ class OpenedFolder:
 
     def check_unchanged(self) -> None:
         """Refuse if the folder holds something else now."""
-        if (
-            not self.path.is_dir()
-        ):  # it is gone, so that nothing can be mistaken for what was opened
-            return
+        if not self.path.is_dir():
+            return  # it is gone, so that nothing can be mistaken for what was opened
         now = OpenedFolder(self.path)
         names = {*self.tables, *now.tables}
         changed = [name for name in names if self.tables.get(name) != now.tables.get(name)]
         changed += [name for name in {*self.arrays, *now.arrays} if not self._same_array(name, now)]
         if changed:
-            found = f"{listed(sorted(changed))} changed after the cohort was opened, so nothing is written"
             raise problem(
                 self.path,
-                found,
+                f"{listed(sorted(changed))} changed after the cohort was opened, so nothing is "
+                "written",
                 remedy="Put the files back, or start again with what is there now.",
             )
 
@@ -464,19 +462,12 @@ class OpenedFolder:
 
         A new file in its place leaves what was opened as it was.
         """
-        path, before = self.path / name, self.arrays[name]
+        path = self.path / name
+        before = self.arrays[name]
         if not path.is_file():
             return False
         now = file_state(path)
         return now[:2] == before[:2] and now != before
-
-
-def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
-    """An array along its first axis, some rows at a time."""
-    step = max(1, _BYTES_PER_READ // max(1, array[:1].nbytes))
-    for start in range(0, len(array), step):
-        yield array[start : start + step]
-        release_pages(array)
 
 
 def text_digest(*parts: str) -> str:
@@ -524,8 +515,8 @@ def digests(
 ) -> dict[str, Any]:
     """Compute the digest of each file, and of each column of the participants table.
 
-    The table is hashed as it reads back from disk, so that a cohort in memory and the same one saved
-    agree.
+    The table is hashed as it reads back from disk, so that a cohort in memory and the same one
+    saved agree.
 
     Parameters
     ----------
@@ -556,19 +547,6 @@ def digests(
         by_file["timeseries.npy"] = series
         by_file["timeseries.tsv"] = text_digest(*(str(int(length)) for length in lengths))
     return by_file
-
-
-def _columns_as_text(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Each column as a file of its own.
-
-    The table is written once and then cut, since pandas takes long for each of many columns.
-    """
-    text = table.to_csv(index=False, float_format="%.12g", quoting=csv.QUOTE_ALL)
-    rows = list(csv.reader(io.StringIO(text, newline="")))
-    for number, name in enumerate(table.columns):
-        column = io.StringIO(newline="")
-        csv.writer(column, lineterminator="\n").writerows([row[number]] for row in rows)
-        yield str(name), column.getvalue()
 
 
 def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -602,14 +580,6 @@ def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def _compare(old: dict[str, Any], new: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """The names whose content differs, that only `new` has, and that only `old` has."""
-    changed = [name for name in new if name in old and new[name] != old[name]]
-    added = [name for name in new if name not in old]
-    gone = [name for name in old if name not in new]
-    return changed, added, gone
-
-
 def bids_description(name: str, **generated_by: str) -> dict[str, Any]:
     """Make the content of dataset_description.json, as BIDS derivatives have it.
 
@@ -633,3 +603,32 @@ def bids_description(name: str, **generated_by: str) -> dict[str, Any]:
         "DatasetType": "derivative",
         "GeneratedBy": makers,
     }
+
+
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    """An array along its first axis, some rows at a time."""
+    step = max(1, _BYTES_PER_READ // max(1, array[:1].nbytes))
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+        release_pages(array)
+
+
+def _columns_as_text(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Each column as a file of its own.
+
+    The table is written once and then cut, since pandas takes long for each of many columns.
+    """
+    text = table.to_csv(index=False, float_format="%.12g", quoting=csv.QUOTE_ALL)
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    for number, name in enumerate(table.columns):
+        column = io.StringIO(newline="")
+        csv.writer(column, lineterminator="\n").writerows([row[number]] for row in rows)
+        yield str(name), column.getvalue()
+
+
+def _compare(old: dict[str, Any], new: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
+    """The names whose content differs, that only `new` has, and that only `old` has."""
+    changed = [name for name in new if name in old and new[name] != old[name]]
+    added = [name for name in new if name not in old]
+    gone = [name for name in old if name not in new]
+    return changed, added, gone

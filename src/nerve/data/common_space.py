@@ -1,4 +1,4 @@
-"""Cohorts of several atlases in one: what was resampled, how far, and how alike their means are there."""
+"""Cohorts of several atlases in one: what was resampled, and how alike their means then are."""
 
 from __future__ import annotations
 
@@ -99,37 +99,29 @@ def resample_folder(
     -------
     ResampledFolder
     """
-    people = Cohort.load(cohort)
+    original = Cohort.load(cohort)
     target = load_parcellation(parcellation)
     options: dict[str, Any] = {"width": width, "farthest": farthest, "images": images}
-    resampling = Resampling.between(people.parcellation, target, **options)
-    resampled = people.resample(target, **options)
+    resampling = Resampling.between(original.parcellation, target, **options)
+    resampled = original.resample(target, **options)
     resampled.save(out, overwrite=overwrite)
     write_tsv(Path(out) / REPORT, resampling.report())
     words = in_words(resampling.summary())
-    if len(people) < FEWEST:
-        return ResampledFolder(len(people), words, None, None)
-    before = _group_mean(people)
-    after = _group_mean(resampled)
+    signature_before = Signature.of(original)
+    signature_after = Signature.of(resampled)
+    if signature_before is None or signature_after is None:  # too few participants for a mean
+        return ResampledFolder(len(original), words, None, None)
+    before = signature_before.matrix()
+    after = signature_after.matrix()
     r = resampling.round_trip(before)
     pair = MeanPair(
-        (f"before: {people.parcellation.name}", f"after: {target.name}"),
+        (f"before: {original.parcellation.name}", f"after: {target.name}"),
         (before, after),
-        (people.parcellation, target),
+        (original.parcellation, target),
         f"there and back, r = {r:.3f}",
         resampling,
     )
-    return ResampledFolder(len(people), words, r, pair)
-
-
-def _group_mean(cohort: Cohort) -> np.ndarray:
-    """(R, R): mean FC of some hundred participants, ten at least."""
-    signature = Signature.of(cohort)
-    mean = np.eye(cohort.n_regions)
-    rows, columns = np.triu_indices(cohort.n_regions, 1)
-    mean[rows, columns] = signature.mean  # type: ignore[union-attr]
-    mean[columns, rows] = mean[rows, columns]
-    return mean
+    return ResampledFolder(len(original), words, r, pair)
 
 
 def bring_together(cohorts: Sequence[Cohort], parcellation: Parcellation | str) -> list[Cohort]:
@@ -174,7 +166,7 @@ def describe_meeting(cohorts: Sequence[Cohort]) -> dict[str, Any]:
         for other in cohorts[number + 1 :]:
             r = mean_correlation(first, other)
             if r is not None:
-                names = [name_in_results(one.name) for one in (first, other)]
+                names = [name_in_results(first.name), name_in_results(other.name)]
                 correlations.append([*names, round(r, 4)])
     return {"resampled": resampled, "correlations": correlations}
 
@@ -223,11 +215,11 @@ def mean_correlation(first: Cohort, other: Cohort) -> float | None:
     """
     if min(len(first), len(other)) < FEWEST:
         return None
-    one = Signature.of(first)
-    two = Signature.of(other.align(first.parcellation))
-    if one is None or two is None:
+    first_signature = Signature.of(first)
+    other_signature = Signature.of(other.align(first.parcellation))
+    if first_signature is None or other_signature is None:
         return None
-    return float(np.corrcoef(one.mean, two.mean)[0, 1])
+    return float(np.corrcoef(first_signature.mean, other_signature.mean)[0, 1])
 
 
 @contextmanager

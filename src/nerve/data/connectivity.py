@@ -1,7 +1,7 @@
-"""Time series → functional connectivity, Fisher's z, and what else the entries of a matrix may measure.
+"""Time series → functional connectivity, Fisher's z, and what the entries of a matrix measure.
 
-A time series is a (volumes, regions) array. A region whose series is constant has no correlation with anything:
-its row and column are NaN, never 0, so that quality control sees it.
+A time series is a (volumes, regions) array. A region whose series is constant has no correlation
+with anything: its row and column are NaN, never 0, so that quality control sees it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,8 @@ RANGES = {
     "streamlines": (0.0, float("inf")),
     "fractional_anisotropy": (0.0, 1.0),
 }
-VALUES = {
-    "pearson": "r",
-    "partial": "r",
-    "fisher_z": "z",
-}  # of other measures the range is not checked
+# measure → what its values are; those of other measures are "other", whose range is not checked
+VALUES = {"pearson": "r", "partial": "r", "fisher_z": "z"}
 
 _WORDS = {
     "pearson": ("pearson", "pearsoncorrelation", "pearsonr", "correlation", "corr", "r"),
@@ -57,7 +54,9 @@ _WORDS = {
         "streamlines", "streamline", "streamlinecount", "streamlinecounts", "streamlinescount",
         "numberofstreamlines", "nos", "count", "siftcount", "fibercount",
     ),
-    "fractional_anisotropy": ("fractionalanisotropy", "meanfractionalanisotropy", "fa", "meanfa", "wfa"),
+    "fractional_anisotropy": (
+        "fractionalanisotropy", "meanfractionalanisotropy", "fa", "meanfa", "wfa",
+    ),
 }  # fmt: skip
 
 
@@ -75,7 +74,8 @@ def measure_of(word: str) -> str:
 
     Examples
     --------
-    >>> [measure_of(word) for word in ("pearsoncorrelation", "Fisher-z", "Pearson correlation", "tractLength")]
+    >>> words = ("pearsoncorrelation", "Fisher-z", "Pearson correlation", "tractLength")
+    >>> [measure_of(word) for word in words]
     ['pearson', 'fisher_z', 'pearson', 'other']
     """
     plain = re.sub(r"[^a-z]", "", word.lower())
@@ -108,12 +108,12 @@ def pearson(series: np.ndarray) -> np.ndarray:
 
 
 def ledoit_wolf(series: np.ndarray) -> np.ndarray:
-    """Correlation shrunk towards the identity by the Ledoit–Wolf intensity (nilearn's default "correlation")."""
+    """Correlation shrunk towards the identity by Ledoit and Wolf (nilearn's "correlation")."""
     return _expand(series, _shrunk_covariance)
 
 
 def partial(series: np.ndarray) -> np.ndarray:
-    """Partial correlation, from the inverse of the Ledoit–Wolf covariance of the standardised series."""
+    """Partial correlation: inverse of the Ledoit–Wolf covariance of the standardised series."""
     return _expand(series, lambda usable: _partial_of(_shrunk_covariance(usable)))
 
 
@@ -147,19 +147,34 @@ def connectivity_from_series(series: np.ndarray, kind: str = "pearson") -> np.nd
 
 
 def _moderate(series: np.ndarray) -> np.ndarray:
-    """Every region divided by a power of two, so that its largest value is near 1 and no square overflows; exact."""
+    """Every region divided by a power of two (exact), so that no square overflows."""
     _, exponents = np.frexp(np.abs(series).max(axis=0))
     return np.ldexp(series, -exponents)
 
 
 def kept_volumes(motion: np.ndarray, threshold: float, n_volumes: int) -> np.ndarray:
-    """Which volumes have framewise displacement of at most `threshold` mm; NaN (the first volume) counts as none."""
+    """Tell which volumes have little motion.
+
+    Parameters
+    ----------
+    motion : (n_volumes,) or (n_volumes - 1,) array
+        Framewise displacement in mm; NaN (the first volume) counts as 0.
+    threshold : float
+        The most, in mm.
+    n_volumes : int
+        Of the series.
+
+    Returns
+    -------
+    (n_volumes,) array of bool
+    """
     motion = np.nan_to_num(np.asarray(motion, float).ravel())
     if len(motion) == n_volumes - 1:  # FSL and C-PAC may leave out the first volume
         motion = np.concatenate([[0.0], motion])
     if len(motion) != n_volumes:
         raise NerveError(
-            f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one per volume."
+            f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one per "
+            "volume."
         )
     return motion <= threshold
 
@@ -185,7 +200,17 @@ def inverse_fisher_z(z: np.ndarray) -> np.ndarray:
 
 
 def partial_from_fc(fc: np.ndarray, shrinkage: float = 0.1) -> np.ndarray:
-    """Partial correlations from FC alone: the inverse of (1 - shrinkage) FC + shrinkage I, for (…, R, R) matrices."""
+    """Compute partial correlations from FC alone: the inverse of (1 - shrinkage) FC + shrinkage I.
+
+    Parameters
+    ----------
+    fc : (…, R, R) array
+    shrinkage : float
+
+    Returns
+    -------
+    (…, R, R) array
+    """
     fc = np.asarray(fc, float)
     return _partial_of((1 - shrinkage) * fc + shrinkage * np.eye(fc.shape[-1]))
 

@@ -1,9 +1,10 @@
 """Which participants have the same FC? Probably they are one participant under several ids.
 
-Two FC vectors (the entries above the diagonal) are the same if their correlation is above `SAME`: copies that were
-rounded to float16 or carry a little noise are found too. All pairs of N participants are compared by a sketch of some
-hundred entries, a block of participants at a time; only pairs whose sketches nearly agree are read and compared in
-full. Memory is N × entries of the sketch, never N × N nor N × R × R.
+Two FC vectors (the entries above the diagonal) are the same if their correlation is above `SAME`:
+copies that were rounded to float16 or carry a little noise are found too. All pairs of N
+participants are compared by a sketch of some hundred entries, a block of participants at a time;
+only pairs whose sketches nearly agree are read and compared in full. Memory is N × entries of the
+sketch, never N × N nor N × R × R.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def same_fc(connectivity: np.ndarray | Stack, read: Read) -> list[np.ndarray]:
 
 
 def _sketches(stack: Stack) -> np.ndarray:
-    """Entries of a few random regions with some of the others, (n, entries); the same entries of every participant."""
+    """Entries of a few random regions with some of the others, (n, entries).
+
+    The same entries of every participant.
+    """
     n_regions = stack.shape[1]
     rng = np.random.default_rng(0)
     parts = []
@@ -87,15 +91,15 @@ def _sketches(stack: Stack) -> np.ndarray:
 
 
 def _unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows centred and scaled to unit length, so that products of two are correlations; missing entries count as 0.
+    """Rows centred and scaled to unit length, so that products of two are correlations.
 
-    Rows that do not vary become one constant row: they are the same as one another, and as nothing else.
+    Missing entries count as 0. Rows that do not vary become one constant row: they are the same as
+    one another, and as nothing else.
     """
     vectors = np.nan_to_num(vectors, posinf=0.0, neginf=0.0)
     size = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
-    centred = vectors / np.where(
-        size > 0, size, 1.0
-    )  # units in which squares neither overflow nor vanish
+    # in units in which squares neither overflow nor vanish
+    centred = vectors / np.where(size > 0, size, 1.0)
     centred -= centred.mean(axis=1, keepdims=True)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
     rounding = 1e-6 * np.sqrt(vectors.shape[1])

@@ -1,4 +1,4 @@
-"""A cohort in the files of others. `nerve export COHORT OUT --format bids`: BIDS connectivity (BEP017).
+"""A cohort as BIDS connectivity (BEP017): `nerve export COHORT OUT --format bids`.
 
     dataset_description.json, participants.tsv
     atlas-A_dseg.tsv, atlas-A_description.json            the regions with their networks
@@ -6,7 +6,8 @@
     atlas-A_meas-M_relmat.json                            what the matrices measure
     sub-01/func/sub-01_atlas-A_meas-M_relmat.dense.tsv    one matrix per participant
 
-What holds for all participants is written once, at the top, as BIDS inheritance has it. `nerve ingest` reads it back.
+What holds for all participants is written once, at the top, as BIDS inheritance has it. `nerve
+ingest` reads it back.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
     Parameters
     ----------
     cohort : Cohort
-        Matrices, participants, regions and measure are written; time series and the list of exclusions are not.
+        Matrices, participants, regions and measure are written; time series and the list of
+        exclusions are not.
     out : path
         The folder to write; one that is not empty is refused.
     format : str
@@ -56,13 +58,15 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
             draft / "participants.tsv",
             table.assign(participant_id="sub-" + table["participant_id"]),
         )
-        write_bids_people(cohort, draft)
+        write_bids_participants(cohort, draft)
         cohort.check_unchanged()
     return Path(out)
 
 
-def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
-    """Write everyone's matrix, and what holds for all, into a folder that may hold others' already.
+def write_bids_participants(cohort: Cohort, folder: Path) -> dict[str, Path]:
+    """Write the matrix of each participant, and what holds for all, into a folder.
+
+    The folder may hold other participants already.
 
     Parameters
     ----------
@@ -83,48 +87,59 @@ def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
         folder / "dataset_description.json",
         bids_description(cohort.name, Description="nerve export --format bids"),
     )
-    regions, file, count = (
-        cohort.parcellation.to_table(),
-        f"{atlas}_dseg.tsv",
-        np.arange(cohort.n_regions),
-    )
-    regions.insert(0, "index", count + 1)
-    write_tsv(folder / file, regions)
+    regions = cohort.parcellation.to_table()
+    regions_file = f"{atlas}_dseg.tsv"
+    index = np.arange(cohort.n_regions)
+    regions.insert(0, "index", index + 1)
+    write_tsv(folder / regions_file, regions)
     write_json(folder / f"{atlas}_description.json", {"Name": cohort.parcellation.name})
     nodes = {
-        "matrix_index": count,
-        "node_file": file,
-        "node_index": count + 1,
+        "matrix_index": index,
+        "node_file": regions_file,
+        "node_index": index + 1,
         "label": cohort.parcellation.labels,
     }
     write_tsv(folder / f"{atlas}_nodeindices.tsv", pd.DataFrame(nodes))
-    sidecar = {"NodeFiles": [file], "RelationshipMeasure": MEASURES[cohort.measure][1], **_SIDECAR}
-    write_json(folder / f"{measured}.json", sidecar | {"Software": f"nerve {__version__}"})
+    sidecar = {
+        "NodeFiles": [regions_file],
+        "RelationshipMeasure": MEASURES[cohort.measure][1],
+        **_SIDECAR,
+        "Software": f"nerve {__version__}",
+    }
+    write_json(folder / f"{measured}.json", sidecar)
     written = {}
-    people = cohort.participants["participant_id"]
-    for row, person in enumerate(progress_bar(people, label="writing", unit="participants")):
+    ids = progress_bar(cohort.participants["participant_id"], label="writing", unit="participants")
+    for row, participant in enumerate(ids):
         matrix = np.asarray(cohort.connectivity[row : row + 1], np.float32)[0]
-        written[person] = folder / f"sub-{person}" / "func" / f"sub-{person}_{measured}.dense.tsv"
-        with atomic_file(written[person], "w") as stream:
+        scans = folder / f"sub-{participant}" / "func"
+        written[participant] = scans / f"sub-{participant}_{measured}.dense.tsv"
+        with atomic_file(written[participant], "w") as stream:
             np.savetxt(stream, matrix, fmt=_DIGITS, delimiter="\t")
     return written
 
 
 def _check_ids(cohort: Cohort) -> None:
     """Refuse ids that a file name could not carry, or that would be read back as others."""
-    bad = [person for person in cohort.participants["participant_id"] if not _survives(person)]
-    if bad:
-        found = f"{listed(map(repr, bad), most=4)} cannot stand in a BIDS file name"
-        remedy = "Rename the participants in participants.tsv and ingest again."
+    unusable = [
+        participant
+        for participant in cohort.participants["participant_id"]
+        if not _fits_a_name(participant)
+    ]
+    if unusable:
         raise problem(
-            f"Cohort {cohort.name!r}", found, expected="ids of letters and digits", remedy=remedy
+            f"Cohort {cohort.name!r}",
+            f"{listed(map(repr, unusable), most=4)} cannot stand in a BIDS file name",
+            expected="ids of letters and digits",
+            remedy="Rename the participants in participants.tsv and ingest again.",
         )
 
 
-def _survives(person: str) -> bool:
-    plain = re.fullmatch(r"[\w.+-]+", person) is not None and not person.startswith(".")
-    name = parse_name(f"sub-{person}_atlas-A_relmat.dense.tsv") if plain else None
-    return name is not None and normal_id(name.participant) == person
+def _fits_a_name(participant: str) -> bool:
+    """Whether an id is read back from a BIDS file name as it was written."""
+    if not re.fullmatch(r"[\w.+-]+", participant) or participant.startswith("."):
+        return False
+    name = parse_name(f"sub-{participant}_atlas-A_relmat.dense.tsv")
+    return name is not None and normal_id(name.participant) == participant
 
 
 def _alphanumeric(name: str) -> str:

@@ -21,8 +21,8 @@ _ROWS_PER_READ = 512  # of one region: the pages around each row are read with i
 class Stack:
     """Square matrices from one or more (n, R, R) arrays, chosen and reordered by index.
 
-    ``stack[rows]`` reads those rows into an array. Pages of memory maps are given back to the system
-    after each read, so that resident memory stays that of one batch.
+    ``stack[rows]`` reads those rows into an array. Pages of memory maps are given back to the
+    system after each read, so that resident memory stays that of one batch.
 
     Parameters
     ----------

@@ -50,9 +50,11 @@ def patching_for(parcellation: Parcellation, name: str) -> Patching:
     """
     if name == "networks":
         return Patching.from_parcellation(parcellation)
-    if grid := re.fullmatch(r"grid(\d+)", name):
+    grid = re.fullmatch(r"grid(\d+)", name)
+    if grid:
         return Patching.grid(parcellation.n_regions, int(grid[1]))
-    if permuted := re.fullmatch(r"permuted(\d+)", name):
+    permuted = re.fullmatch(r"permuted(\d+)", name)
+    if permuted:
         return Patching.from_parcellation(parcellation).permuted(int(permuted[1]))
     try:
         return Patching.from_parcellation(parcellation.with_networks_of(name))

@@ -1,8 +1,8 @@
-"""A Parcellation: the regions of an FC matrix in order, with label, network, hemisphere and MNI centre.
+"""A Parcellation: the regions of an FC matrix in order, with label, network, side and MNI centre.
 
 Regions are matched by label, never by position. The same Schaefer parcel is called
-`17Networks_LH_VisCent_ExStr_1`, `7Networks_LH_Vis_3` or (in the 4S atlas of XCP-D) `LH_Vis_3`;
-all of these are known to be one parcel. The atlases known by name stand in `nerve.data.atlas_tables`.
+`17Networks_LH_VisCent_ExStr_1`, `7Networks_LH_Vis_3` or (in the 4S atlas of XCP-D) `LH_Vis_3`; all
+of these are known to be one parcel. The atlases known by name stand in `nerve.data.atlas_tables`.
 """
 
 from __future__ import annotations
@@ -116,14 +116,25 @@ class Parcellation:  # numpydoc ignore=PR02
     def from_table(
         cls, table: pd.DataFrame | str | os.PathLike[str], name: str | None = None
     ) -> Parcellation:
-        """A parcellation from a table, or its file, with columns label, network and optionally x, y, z, hemisphere."""
+        """Make a parcellation from a table or its file.
+
+        Parameters
+        ----------
+        table : DataFrame or path
+            With columns label, network and optionally x, y, z (mm) and hemisphere.
+        name : str, optional
+            That of the file by default.
+
+        Returns
+        -------
+        Parcellation
+        """
         if not isinstance(table, pd.DataFrame):
             name = name or Path(table).name.split(".")[0]
             table = read_tsv(table, dtype=dict.fromkeys((*_LABEL_COLUMNS, *_NETWORK_COLUMNS), str))
         name = name or "custom"
-        labels, networks = (
-            _column(table, names, name) for names in (_LABEL_COLUMNS, _NETWORK_COLUMNS)
-        )
+        labels = _column(table, _LABEL_COLUMNS, name)
+        networks = _column(table, _NETWORK_COLUMNS, name)
         try:
             xyz = table[list("xyz")].to_numpy(float) if {*"xyz"} <= set(table.columns) else None
         except (ValueError, OverflowError) as error:
@@ -176,15 +187,17 @@ class Parcellation:  # numpydoc ignore=PR02
     def subset(self, regions: Sequence[int] | np.ndarray, name: str | None = None) -> Parcellation:
         """The regions at these positions, in this order."""
         regions = np.asarray(regions, int)
-        columns = (self.labels, self.networks, self.hemispheres)
-        labels, networks, hemispheres = (tuple(column[i] for i in regions) for column in columns)
-        codes = tuple(self.codes[i] for i in regions) if self.codes else ()
         return Parcellation(
-            labels, networks, hemispheres, self.coordinates[regions], name or self.name, codes
+            tuple(self.labels[i] for i in regions),
+            tuple(self.networks[i] for i in regions),
+            tuple(self.hemispheres[i] for i in regions),
+            self.coordinates[regions],
+            name or self.name,
+            tuple(self.codes[i] for i in regions) if self.codes else (),
         )
 
     def with_outside(self, labels: Sequence[str]) -> Parcellation:
-        """The same regions followed by others that belong to no network, as one network of their own."""
+        """The same regions followed by others, which are one more network (`OUTSIDE_NETWORK`)."""
         networks = self.networks + (OUTSIDE_NETWORK,) * len(labels)
         hemispheres = self.hemispheres + tuple(map(_hemisphere, labels))
         coordinates = np.vstack([self.coordinates, np.full((len(labels), 3), np.nan)])
@@ -259,7 +272,7 @@ class Parcellation:  # numpydoc ignore=PR02
         return index
 
     def positions_of(self, other: Parcellation | str) -> np.ndarray:
-        """Like `reordering_to`, with -1 for the regions of the other that this parcellation lacks."""
+        """Like `reordering_to`, with -1 for the regions that this parcellation lacks."""
         other = load_parcellation(other)
         here, there = _keys(self, other)
         position = {key: i for i, key in enumerate(here)}
@@ -272,9 +285,9 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
     Parameters
     ----------
     source : str, path or Parcellation
-        A name in `nerve atlas list` (``"schaefer400-17"``, ``"4s456-17"``, ``"gordon333"`` …), optionally with
-        ``"+aseg19"`` for the 19 subcortical regions that CBIG appends; or a TSV/CSV file with columns label, network
-        and optionally x, y, z.
+        A name in `nerve atlas list` (``"schaefer400-17"``, ``"4s456-17"``, ``"gordon333"`` …),
+        optionally with ``"+aseg19"`` for the 19 subcortical regions that CBIG appends; or a TSV/CSV
+        file with columns label, network and optionally x, y, z.
 
     Returns
     -------
@@ -299,14 +312,15 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
     path = Path(source)
     if path.suffix.lower() in (".tsv", ".csv", ".txt") or path.is_file():
         return Parcellation.from_table(path)
-    if orders := atlases.orders_of(name):
+    orders = atlases.orders_of(name)
+    if orders:
         raise NerveError(
             f"{name!r} comes in several versions: say which, {listed(orders, most=20)}."
         )
     raise NerveError(
-        f"{name!r} is neither a built-in parcellation nor a file.{did_you_mean(name, parcellation_names())} "
-        "`nerve atlas list` shows the built-in ones; a TSV with columns label and network (optionally x, y, z) "
-        "describes any other."
+        f"{name!r} is neither a built-in parcellation nor a "
+        f"file.{did_you_mean(name, parcellation_names())} `nerve atlas list` shows the built-in "
+        "ones; a TSV with columns label and network (optionally x, y, z) describes any other."
     )
 
 
@@ -320,9 +334,10 @@ def _builtin(name: str) -> Parcellation:
 
 
 def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]]:
-    """Labels of two parcellations in one dialect: Schaefer parcels by their 17-network label, others by ours.
+    """Labels of two parcellations in one spelling: Schaefer's by 17-network label, others by ours.
 
-    `7Networks_LH_Vis_1` is a different parcel in Schaefer-100 and in Schaefer-400: sizes must agree.
+    `7Networks_LH_Vis_1` is a different parcel in Schaefer-100 and in Schaefer-400: sizes must
+    agree.
     """
     here_labels = _as_written(here.labels)
     there_labels = _as_written(there.labels)
@@ -347,7 +362,7 @@ def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]
 
 
 def _as_written(labels: tuple[str, ...]) -> list[str]:
-    """Labels before R or MATLAB made them names of variables: `17Networks_LH_Vis_1`, not `X17Networks_LH_Vis_1`."""
+    """Labels without the `X` that R and MATLAB put before a digit (`X17Networks_LH_Vis_1`)."""
     written = [re.sub(r"^[Xx](?=\d)", "", label) for label in labels]
     return written if len(set(written)) == len(labels) else list(labels)
 
@@ -391,8 +406,8 @@ def _codes(table: pd.DataFrame) -> tuple[str, ...]:
     if column is None:
         return ()
     numbers = pd.to_numeric(table[column], errors="coerce").to_numpy(float)
-    is_whole = np.isfinite(numbers) & (numbers % 1 == 0)
-    if not is_whole.all() or len(np.unique(numbers)) < len(numbers):
+    is_integer = np.isfinite(numbers) & (numbers % 1 == 0)
+    if not is_integer.all() or len(np.unique(numbers)) < len(numbers):
         return ()
     return tuple(f"{number:.0f}" for number in numbers)
 
@@ -401,10 +416,14 @@ def _column(table: pd.DataFrame, names: Sequence[str], where: str) -> tuple[str,
     """The text of the first of these columns that is there."""
     column = next((name for name in names if name in table.columns), None)
     if column is None:
-        found, expected = f"the table has columns {listed(table.columns)}", f"a column {names[0]!r}"
-        remedy = "Rename the column that holds it."
-        raise problem(where, found, expected=f"{expected} (or {listed(names[1:])})", remedy=remedy)
-    if (empty := table[column].isna().to_numpy()).any():
+        raise problem(
+            where,
+            f"the table has columns {listed(table.columns)}",
+            expected=f"a column {names[0]!r} (or {listed(names[1:])})",
+            remedy="Rename the column that holds it.",
+        )
+    is_empty = table[column].isna().to_numpy()
+    if is_empty.any():
         remedy = "Fill it in, or remove the region."
-        raise problem(where, f"row {empty.argmax() + 1} has no {column}", remedy=remedy)
+        raise problem(where, f"row {is_empty.argmax() + 1} has no {column}", remedy=remedy)
     return tuple(table[column].astype(str))

@@ -1,17 +1,17 @@
-"""A Resampling: weights that carry FC or time series from the regions of one atlas to those of another.
+"""A Resampling: weights that carry FC or time series from one atlas to another.
 
-With X the FC of a participant in R regions and Φ the weights, one row per new region, rows summing to
-one, FC in the new regions is Φ X Φᵀ brought back to correlations. The same weights average time
+With X the FC of a participant in R regions and Φ the weights, one row per new region, rows summing
+to one, FC in the new regions is Φ X Φᵀ brought back to correlations. The same weights average time
 series: FC of averaged series, each region at unit variance before, is exactly that matrix.
 
-Weights are Gaussian in the distance of MNI centres, exp(-d² / 2 w²). Cortex is made of cortex of the
-same hemisphere, and regions below the cortex of regions below it. The width w is `WIDTH` times the
-mean spacing of both atlases, chosen where the truth is known (``docs/any-atlas.md``), without any
-label. Where both atlases are images, weights are overlaps of voxels instead.
+Weights are Gaussian in the distance of MNI centres, exp(-d² / 2 w²). Cortex is made of cortex of
+the same hemisphere, and regions below the cortex of regions below it. The width w is `WIDTH` times
+the mean spacing of both atlases, chosen where the truth is known (``docs/any-atlas.md``), without
+any label. Where both atlases are images, weights are overlaps of voxels instead.
 
-New regions that share sources correlate with each other by more than the regions that were measured:
-the FC of a source with itself, 1, enters their product. Nearby regions of a finer target are therefore
-smoother than its own data would be; distant ones are hardly changed.
+New regions that share sources correlate with each other by more than the regions that were
+measured: the FC of a source with itself, 1, enters their product. Nearby regions of a finer target
+are therefore smoother than its own data would be; distant ones are hardly changed.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Resampling:  # numpydoc ignore=PR02
     weights : (target regions, source regions) array
         Φ; rows sum to one.
     method : {"labels", "centres", "overlap"}
-        Whether the target is a choice of source regions by label, or weighted by distance of centres or
-        by overlap of images.
+        Whether the target is a choice of source regions by label, or weighted by distance of
+        centres or by overlap of images.
     width : float
         Width of the Gaussian in mm; 0 where there is none.
     nearest : (target regions,) array
@@ -399,8 +399,8 @@ def _check_near(
         f"{len(too_far)} of {target.n_regions} regions have no region of {source.name} of the same "
         f"side of the brain and of cortex within {farthest:g} mm ({', '.join(examples)})",
         expected="a source for every region",
-        remedy="Choose regions that the data cover: `nerve atlas show NAME --regions` prints a table "
-        "from which rows can be removed.",
+        remedy="Choose regions that the data cover: `nerve atlas show NAME --regions` prints a "
+        "table from which rows can be removed.",
     )
 
 

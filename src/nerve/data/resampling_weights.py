@@ -1,4 +1,4 @@
-"""Where the weights of a `Resampling` come from: which regions are near which, or overlap with them.
+"""Where the weights of a `Resampling` come from: regions that are near, or overlap.
 
 Cortex is made of cortex of the same hemisphere, and regions below the cortex of regions below it.
 """
@@ -30,7 +30,7 @@ _SAME_STRUCTURE = 1.0  # mm between the centres of one structure in two tables
 
 
 def is_cortical(parcellation: Parcellation) -> np.ndarray:
-    """Which regions belong to the cortex, by their network and, where it says nothing, by their centre.
+    """Which regions belong to the cortex, by their network or else by their centre.
 
     Parameters
     ----------

@@ -119,7 +119,9 @@ def patch_importance(
             )
 
     patch_means = _patch_means(cohort, patching)  # (n, P)
-    sizes = [pattern_sizes(cohort, one.intact, one.folds, patching) for one in predictions]
+    sizes = []
+    for occluded in predictions:
+        sizes.append(pattern_sizes(cohort, occluded.intact, occluded.folds, patching))
     mean_sizes = np.mean(sizes, axis=0)  # (P, T)
     parts = []
     for column, name in enumerate(participants.targets.columns):
@@ -197,11 +199,12 @@ def _target_rows(
     resamples = resample_counts(len(used), protocol.n_bootstrap, protocol.seed, families)
     # The first row counts every participant once: the estimate itself.
     counts = np.concatenate([np.ones((1, len(used))), resamples])  # (1 + B, n)
-    r = np.stack([_correlations(counts, one, used, column) for one in predictions])
+    r = np.stack([_correlations(counts, occluded, used, column) for occluded in predictions])
     drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P), of r (seeds, 1 + B, 1 + P)
+    # (seeds, 1 + B, P)
     patterns = np.stack(
-        [_patterns(counts, one, patch_means, used, column) for one in predictions]
-    )  # (seeds, 1 + B, P)
+        [_patterns(counts, occluded, patch_means, used, column) for occluded in predictions]
+    )
     r_mean, r_low, r_high = _mean_and_interval(r[:, :, :1])
     drop, drop_low, drop_high = _mean_and_interval(drops)
     pattern, pattern_low, pattern_high = _mean_and_interval(patterns)

@@ -456,10 +456,9 @@ class TopKPool(nn.Module):
         kept = gates.topk(kept_nodes(nodes.shape[1], self.ratio), dim=-1).indices  # (batch, k)
         participant = torch.arange(len(nodes), device=nodes.device).unsqueeze(-1)  # (batch, 1)
         pooled = nodes[participant, kept] * gates[participant, kept].unsqueeze(-1)
-        among = edges[
-            participant.unsqueeze(-1), kept.unsqueeze(-1), kept.unsqueeze(-2)
-        ]  # (batch, k, k)
-        return pooled, among, regions[participant, kept], gates
+        # (batch, k, k): edges among the nodes that are kept
+        kept_edges = edges[participant.unsqueeze(-1), kept.unsqueeze(-1), kept.unsqueeze(-2)]
+        return pooled, kept_edges, regions[participant, kept], gates
 
 
 def kept_nodes(n_nodes: int, ratio: float) -> int:

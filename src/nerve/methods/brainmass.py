@@ -595,9 +595,8 @@ def shrunk_correlation(series: Tensor) -> Tensor:
     scatter = (z.square().sum(-1).square().mean(-1) - size) / n_volumes
     shrinkage = torch.minimum(scatter, distance) / distance  # (…,)
     shrunk = (1 - shrinkage)[..., None, None] * covariance
-    variance = shrunk.diagonal(dim1=-2, dim2=-1) + (shrinkage * mean_variance).unsqueeze(
-        -1
-    )  # (…, regions)
+    target_variance = (shrinkage * mean_variance).unsqueeze(-1)
+    variance = shrunk.diagonal(dim1=-2, dim2=-1) + target_variance  # (…, regions)
     scale = variance.clamp(min=1e-12).rsqrt()
     fc = scale.unsqueeze(-1) * shrunk * scale.unsqueeze(-2)
     return fc.clamp(-1, 1).diagonal_scatter(torch.ones_like(variance), dim1=-2, dim2=-1)

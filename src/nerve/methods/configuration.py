@@ -149,9 +149,9 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
     folder = Path(folder)
     path = folder / CONFIG
     if not path.is_file():
-        found = f"it holds no {CONFIG}" if folder.is_dir() else "there is no such folder"
+        cause = f"it holds no {CONFIG}" if folder.is_dir() else "there is no such folder"
         remedy = "A run that was stopped is finished with `nerve pretrain … --resume`."
-        raise problem(folder, found, expected="the folder of a trained model", remedy=remedy)
+        raise problem(folder, cause, expected="the folder of a trained model", remedy=remedy)
     content = read_json(path)
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int):
@@ -159,11 +159,11 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if version != FORMAT_VERSION:
         # the fields of another format are not ours to check
         written_by = str(content.get("nerve_version"))[:40]
-        found = f"it was written in format {version} by nerve {written_by}"
+        cause = f"it was written in format {version} by nerve {written_by}"
         remedy = "Fit the model again."
         if version > FORMAT_VERSION:
             remedy = "Update nerve to read it."
-        raise problem(folder, found, expected=f"format {FORMAT_VERSION}", remedy=remedy)
+        raise problem(folder, cause, expected=f"format {FORMAT_VERSION}", remedy=remedy)
     try:
         configuration = _Configuration(**content)
     except (ValidationError, TypeError, RecursionError) as error:

@@ -1,4 +1,7 @@
-"""Covariates as a reference row, without brain data; they are removed in evaluation/covariates.py."""
+"""Covariates as a reference row, without brain data.
+
+They are removed in evaluation/covariates.py.
+"""
 
 from __future__ import annotations
 

@@ -4,9 +4,10 @@ Kernel ridge with an inner-product kernel is linear in its rows, ŷ = z · w + b
 holds weights and no participant. What was removed with the covariates is added again for each new
 participant.
 
-A model may meet a cohort of another atlas (`resampled_to`), another preprocessing or other ages. Its
-intervals come from its own cohort, out of fold, and hold for participants like those; it warns where the
-new cohort looks different, and a few labels of the new cohort move predictions to its mean (`calibration`).
+A model may meet a cohort of another atlas (`resampled_to`), another preprocessing or other ages.
+Its intervals come from its own cohort, out of fold, and hold for participants like those; it warns
+where the new cohort looks different, and a few labels of the new cohort move predictions to its
+mean (`calibration`).
 """
 
 from __future__ import annotations
@@ -177,24 +178,24 @@ class KeptModel:
         KeptModel
         """
         self.check()
-        people, protocol = prepare_participants(cohort, self.protocol)
-        _check_classes(people.classes)
+        participants, protocol = prepare_participants(cohort, self.protocol)
+        _check_classes(participants.classes)
         self.encoder_ = self.encoder
         if not hasattr(self.encoder, "parcellation_"):
             self.encoder_ = clone(self.encoder).fit(cohort)
         features = self._features(cohort)  # (n, d)
-        covariates = without_rare_levels(people.covariates)
-        observed = people.targets.to_numpy(float)  # (n, T)
-        names = [str(name) for name in people.targets]
-        columns = [people.class_columns.get(name, name) for name in names]
+        covariates = without_rare_levels(participants.covariates)
+        observed = participants.targets.to_numpy(float)  # (n, T)
+        names = [str(name) for name in participants.targets]
+        columns = [participants.class_columns.get(name, name) for name in names]
 
         # each target without its covariates, among those who have it
         rows_of = []
         residuals = np.empty(observed.shape)
         regressions = []
         for k, column in enumerate(columns):
-            has_target = np.isfinite(observed[people.order, k])
-            rows = people.order[has_target]
+            has_target = np.isfinite(observed[participants.order, k])
+            rows = participants.order[has_target]
             residuals[:, k], regression = remove_covariates(
                 observed[:, k], column, rows, rows[:0], covariates
             )
@@ -208,8 +209,10 @@ class KeptModel:
         for targets in group_targets(observed, columns):
             rows = rows_of[targets[0]]
             strata = np.column_stack([strata_of(observed[rows, k], 5) for k in targets])
-            groups = None if people.inner_groups is None else people.inner_groups[rows]
-            with naming_participants(people.ids[rows]):
+            groups = None
+            if participants.inner_groups is not None:
+                groups = participants.inner_groups[rows]
+            with naming_participants(participants.ids[rows]):
                 ridge = ridge_of(protocol).fit(
                     features[rows],
                     residuals[np.ix_(rows, targets)],
@@ -223,7 +226,7 @@ class KeptModel:
                 features[rows], residuals[np.ix_(rows, targets)], strata, groups, protocol
             )
             for place, k in enumerate(targets):
-                if names[k] not in people.classes:
+                if names[k] not in participants.classes:
                     half_widths[k] = _covering(errors[:, place])
 
         cohort.check_unchanged()
@@ -234,14 +237,16 @@ class KeptModel:
             "nerve_version": nerve.__version__,
             "kernel": protocol.kernel,
             "targets": names,
-            "classes": {name: list(pair) for name, pair in people.classes.items()},
-            "class_columns": people.class_columns,
+            "classes": {name: list(pair) for name, pair in participants.classes.items()},
+            "class_columns": participants.class_columns,
             "means": [float(residuals[rows, k].mean()) for k, rows in enumerate(rows_of)],
             "half_widths": half_widths,
-            "ranges": _ranges(cohort, [name for name in names if name not in people.classes]),
+            "ranges": _ranges(cohort, [name for name in names if name not in participants.classes]),
             "signature": None if self.signature_ is None else self.signature_.numbers(),
             "covariates": list(protocol.covariates),
-            "regressions": [None if one is None else one.as_dict() for one in regressions],
+            "regressions": [
+                None if regression is None else regression.as_dict() for regression in regressions
+            ],
             "fitted_on": {
                 "cohort": cohort.name,
                 "n": len(cohort),
@@ -266,11 +271,12 @@ class KeptModel:
         -------
         DataFrame
             One row per participant and target. participant_id, target, predicted (in the units of
-            the target); low and high, an interval that covers nine of ten participants of the training
-            cohort out of fold, or of those in `calibration` where there are thirty; calibrated_on,
-            whether the participant's label was used, where there is a calibration; beyond_covariates, its part that is not what the covariates say, where
-            there are any; class, the more likely one, where the target has classes. Of a column of
-            three or more classes there is a row for each, and one that names the class.
+            the target); low and high, an interval that covers nine of ten participants of the
+            training cohort out of fold, or of those in `calibration` where there are thirty;
+            calibrated_on, whether the participant's label was used, where there is a calibration;
+            beyond_covariates, its part that is not what the covariates say, where there are any;
+            class, the more likely one, where the target has classes. Of a column of three or more
+            classes there is a row for each, and one that names the class.
         """
         if not hasattr(self, "about_"):
             raise NotFitted(
@@ -325,17 +331,20 @@ class KeptModel:
         return pd.concat(parts, ignore_index=True)
 
     def _labels(self, table: pd.DataFrame, name: str, ids: np.ndarray) -> np.ndarray:
-        """The given labels of a target, as numbers; NaN for participants without one."""
+        """The labels of a target in the calibration table, as numbers.
+
+        NaN for those without one.
+        """
         where = "--calibrate"
         column = self.about_["class_columns"].get(name, name)
         known_columns(["participant_id", column], table.columns, where)
-        given_ids = table["participant_id"].astype(str)
-        if given_ids.duplicated().any():
+        table_ids = table["participant_id"].astype(str)
+        if table_ids.duplicated().any():
             raise problem(where, "a participant occurs twice", expected="one row per participant")
-        given = table[column].where(table[column].notna(), None)
+        values = table[column].where(table[column].notna(), None)
         if name in self.about_["classes"]:
             first, second = self.about_["classes"][name]
-            words = given.map(str, na_action="ignore")
+            words = values.map(str, na_action="ignore")
             unknown = words.dropna()[~words.dropna().isin([first, second])]
             if name == column and len(unknown):
                 raise problem(
@@ -343,9 +352,9 @@ class KeptModel:
                     f"{column!r} holds {listed(unknown.unique(), most=3)}",
                     expected=f"the classes of the model, {first} and {second}",
                 )
-            given = (words == second).astype(float).where(words.notna())
-        numbers = pd.to_numeric(given, errors="coerce")
-        labels = pd.Series(numbers.to_numpy(float), index=given_ids).reindex(ids).to_numpy(float)
+            values = (words == second).astype(float).where(words.notna())
+        numbers = pd.to_numeric(values, errors="coerce").to_numpy(float)
+        labels = pd.Series(numbers, index=table_ids).reindex(ids).to_numpy(float)
         n_labels = int(np.isfinite(labels).sum())
         if n_labels < FEWEST_LABELS:
             raise problem(
@@ -374,9 +383,9 @@ class KeptModel:
             if outside > _MANY_OUTSIDE:
                 warnings.warn(
                     f"{outside:.0%} of the participants of {cohort.name!r} have {name!r} outside "
-                    f"{low:g} to {high:g}, where {1 - 2 * _BEYOND:.0%} of the participants are that "
-                    "the model was fitted on: it has not learned from such participants, and its "
-                    "intervals do not hold for them.",
+                    f"{low:g} to {high:g}, where {1 - 2 * _BEYOND:.0%} of the participants are "
+                    "that the model was fitted on: it has not learned from such participants, "
+                    "and its intervals do not hold for them.",
                     NerveWarning,
                     stacklevel=3,
                 )
@@ -485,7 +494,7 @@ class KeptModel:
 
     @staticmethod
     def _warn_of_codes(where: str, name: str, values: pd.Series, known: _Numbers) -> None:
-        """Warn of numbers that are so far from those of `fit` that they may be codes for missing."""
+        """Warn of numbers so far from those of `fit` that they may be codes for missing."""
         numbers = values.to_numpy(float, na_value=np.nan)
         far = np.abs(numbers - known.mean) > _FAR * known.spread
         if far.any():
@@ -623,8 +632,8 @@ def _errors_out_of_fold(
 def _covering(errors: np.ndarray) -> float:
     """Half the width of an interval that covers a new participant as often as `COVERED` says.
 
-    The new participant is one more than the n whose errors are known, hence n + 1: of thirty errors, the
-    28th in size, not the 27th.
+    The new participant is one more than the n whose errors are known, hence n + 1: of thirty
+    errors, the 28th in size, not the 27th.
     """
     n = len(errors)
     share = min(1.0, np.ceil((n + 1) * COVERED) / n)
@@ -707,14 +716,14 @@ def predict_file(
     if path.suffix.lower() != ".tsv":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
     check_may_write(path, overwrite=overwrite, is_ours=begins_with(*COLUMNS))
-    people = Cohort.load(cohort)
+    new_cohort = Cohort.load(cohort)
     kept = KeptModel.load(model, device=device)
     if resample:
-        people = resampled_to(kept.encoder_, people)
+        new_cohort = resampled_to(kept.encoder_, new_cohort)
     calibration = None
     if calibrate is not None:
         calibration = read_tsv(calibrate, dtype={"participant_id": str})
-    table = kept.predict(people, calibration)
-    people.check_unchanged()
+    table = kept.predict(new_cohort, calibration)
+    new_cohort.check_unchanged()
     write_tsv(path, table)
     return table

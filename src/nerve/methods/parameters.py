@@ -56,12 +56,12 @@ STRICT = ConfigDict(
 )
 
 
-def check_names(given: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+def check_names(settings: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     """Refuse names that do not exist, with the nearest that does.
 
     Parameters
     ----------
-    given : mapping
+    settings : mapping
         Names and values.
     known : iterable of str
         The names that exist.
@@ -69,7 +69,7 @@ def check_names(given: Mapping[str, Any], known: Iterable[str], where: str) -> N
         Where the names come from; the error begins with it.
     """
     known = list(known)
-    for name in given:
+    for name in settings:
         if name not in known:
             expected = f"expected one of {listed(known, most=50)}.{did_you_mean(str(name), known)}"
             raise NerveError(f"{where}: there is no setting {brief(name)}, {expected}")

@@ -7,10 +7,11 @@ only training participants count (after Zanini et al. 2018, who recentre session
 than ten of them is no known site: its mean, kept with a model that users pass on, would show them.
 Where all such sites together have fewer than ten, the smallest of the others is none either.
 
-Recentring by cohort (``recentre="cohort"``, or ``"cohort+site"`` for the sites within each) is another
-step: pipelines differ more than participants do, so each cohort is whitened by its *own* mean FC before
-the logarithm, G_c^-½ S G_c^-½, and a cohort that was not trained on by that of its own participants,
-without labels, ten at least. Sites of fewer than ten are whitened by the mean of their cohort.
+Recentring by cohort (``recentre="cohort"``, or ``"cohort+site"`` for the sites within each) is
+another step: pipelines differ more than participants do, so each cohort is whitened by its *own*
+mean FC before the logarithm, G_c^-½ S G_c^-½, and a cohort that was not trained on by that of its
+own participants, without labels, ten at least. Sites of fewer than ten are whitened by the mean of
+their cohort.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from nerve.methods.inputs import check_numbers, chunks
 UNSEEN = (
     "sites with fewer than ten training participants are recentred by their own, without labels"
 )
-UNSEEN_COHORT = "cohorts that were not trained on are whitened by the mean of their own participants, without labels"
+UNSEEN_COHORT = (
+    "cohorts that were not trained on are whitened by the mean of their own participants, "
+    "without labels"
+)
 COHORT = "cohort"
 Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, …)
 
@@ -160,11 +164,11 @@ class CohortMeans:
                     remedy="Give more participants of that cohort together, or use a model without "
                     "recentring.",
                 )
-            people = cohort.subset(rows)
-            for places in chunks(len(people)):
-                check_numbers(people.inputs("fc", places), people, places)
+            group_cohort = cohort.subset(rows)
+            for places in chunks(len(group_cohort)):
+                check_numbers(group_cohort.inputs("fc", places), group_cohort, places)
             with naming_participants(ids[rows]):
-                whitenings.append(view.whitening_of(people.connectivity))
+                whitenings.append(view.whitening_of(group_cohort.connectivity))
             sizes[group] = len(rows)
         return CohortMeans(sizes, np.array(whitenings).reshape(len(sizes), *cohort.shape[1:]))
 

@@ -247,15 +247,15 @@ def embed_file(
         raise problem(
             path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy."
         )
-    people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
+    opened_cohort = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
     if resample:
-        people = resampled_to(encoder, people)
-    like = compared(encoder, people)
-    if (like.differences or "resampled" in people.notes) and on_difference is not None:
-        on_difference(like, people.name)
-    values = encoder.transform(people, pooling)
-    people.check_unchanged()
-    ids = people.participants["participant_id"]
+        opened_cohort = resampled_to(encoder, opened_cohort)
+    like = compared(encoder, opened_cohort)
+    if (like.differences or "resampled" in opened_cohort.notes) and on_difference is not None:
+        on_difference(like, opened_cohort.name)
+    values = encoder.transform(opened_cohort, pooling)
+    opened_cohort.check_unchanged()
+    ids = opened_cohort.participants["participant_id"]
     if suffix == ".tsv":
         table = pd.DataFrame(values, columns=[f"dim{k}" for k in range(values.shape[1])])
         table.insert(0, "participant_id", ids.to_numpy())

@@ -279,12 +279,9 @@ class ReportData:  # numpydoc ignore=PR02
     @cached_property
     def target_columns(self) -> list[tuple[str, str]]:
         """(cohort, target) as asked for, without the single classes of a target."""
-        protocols = self.about.get("protocols", {})
-        asked = [
-            (cohort, target)
-            for cohort, protocol in protocols.items()
-            for target in protocol["targets"]
-        ]
+        asked = []
+        for cohort, protocol in self.about.get("protocols", {}).items():
+            asked += [(cohort, target) for target in protocol["targets"]]
         return asked or self.columns
 
     @cached_property

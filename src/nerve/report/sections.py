@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -165,7 +166,8 @@ def make_sections(results: ReportData, has_citations: bool = True) -> list[Secti
         if name == "findings":
             paper = _attempt("table", partial(paper_table, results), missing)
         sections.append(Section(name, title, lead, drawn, tables, downloads, missing, paper))
-    _shrink_to_budget([figure for section in sections for figure in section.figures])
+    all_figures = itertools.chain.from_iterable(section.figures for section in sections)
+    _shrink_to_budget(list(all_figures))
     return sections
 
 

@@ -42,7 +42,7 @@ def to_frame(table: ResultsTable) -> pd.DataFrame:
 
 def to_text(table: ResultsTable) -> str:
     """The table for a terminal or a log, as wide as it is, with what its marks mean."""
-    has_ranks = any(cell.rank for row in table.rows for cell in row.cells)
+    has_ranks = any(cell.rank for cell in table.cells)
     legend = [PLAIN] if has_ranks and not table.signed else []
     lines = [table.title, to_frame(table).to_string(), *legend, *table.notes]
     return printable("\n".join(lines)) + "\n"
@@ -112,8 +112,8 @@ def to_latex(table: ResultsTable) -> str:
 
 def _notes_of_paper(table: ResultsTable) -> list[str]:
     """The notes of a table that prints a negative r as "n."."""
-    negative = any(cell.word_in_paper == "n." for row in table.rows for cell in row.cells)
-    return [*table.notes, "n.: negative r."] if negative else list(table.notes)
+    has_negative = any(cell.word_in_paper == "n." for cell in table.cells)
+    return [*table.notes, "n.: negative r."] if has_negative else list(table.notes)
 
 
 def _latex_rows(table: ResultsTable) -> list[str]:

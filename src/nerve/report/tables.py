@@ -18,6 +18,7 @@ Markdown, LaTeX, CSV, plain text and DataFrame.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -196,6 +197,11 @@ class ResultsTable:  # numpydoc ignore=PR02
     first_column: str
 
     @property
+    def cells(self) -> list[Cell]:
+        """The cells of all rows."""
+        return list(itertools.chain.from_iterable(row.cells for row in self.rows))
+
+    @property
     def cohorts(self) -> list[tuple[str, int]]:
         """What each cohort is called and how many columns it has."""
         cohorts = [cohort for cohort, _ in self.columns]
@@ -205,7 +211,7 @@ class ResultsTable:  # numpydoc ignore=PR02
 
     @property
     def lead_header(self) -> list[str]:
-        """The headers of the words before the numbers; swept settings have a column of theirs."""
+        """Headers of the words before the numbers; swept settings have a column of their own."""
         if any(row.variant for row in self.rows):
             return [self.first_column, "Setting"]
         return [self.first_column]
@@ -337,7 +343,8 @@ def setting_notes(results: ReportData) -> list[str]:
     changed: list[str] = []
     for row in rows_of(results.lines):
         name = results.name(row.line)
-        words = ", ".join(setting_words(without_swept(row)))  # swept ones have a column of theirs
+        # swept settings have a column of their own
+        words = ", ".join(setting_words(without_swept(row)))
         if words:
             method = row.title if row.title.casefold() not in name.casefold() else ""
             base = " ".join(part for part in (method, row.preset) if part)
@@ -428,7 +435,7 @@ def _adapted_note(results: ReportData) -> list[str]:
 
 def _legend(rows: list[TableRow], signed: bool, has_references: bool) -> list[str]:
     """What the marks mean that are in the table."""
-    cells = [cell for row in rows for cell in row.cells]
+    cells = list(itertools.chain.from_iterable(row.cells for row in rows))
     missing = [cell for cell in cells if not cell.available]
     permuted = "p < 0.05, one-sided, against models retrained with permuted networks"
     notes = []

@@ -261,7 +261,9 @@ def test_whoever_lacks_most_regions_is_left_out_under_any_policy(tmp_path):
 
 def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
     write_people(tmp_path, 0, p00=with_missing(0, 3), p01=with_missing(1, 3))
-    with pytest.raises(NerveError, match=r'Nobody has data in 1 region .*missing="drop-region"'):
+    with pytest.raises(
+        NerveError, match=r'No participant has data in 1 region .*missing="drop-region"'
+    ):
         read(tmp_path, missing="impute-group-mean")
     with pytest.raises(
         NerveError,

@@ -1,4 +1,4 @@
-"""Cells that look like numbers and are not: codes for missing values (999, -9), ages in words (`8y1m`)."""
+"""Cells that look like numbers and are not: codes for missing values, ages in words (`8y1m`)."""
 
 from __future__ import annotations
 
@@ -103,19 +103,6 @@ def suspicious_codes(column: pd.Series) -> list[SuspiciousCode]:
     return codes
 
 
-def _outer(usual: list[float], numbers: pd.Series) -> list[float]:
-    """The possible codes that stand at the ends of a column, with nothing but codes beyond them."""
-    ordered = sorted(numbers.unique())
-    outer = []
-    for values in (ordered, ordered[::-1]):
-        for value in values:
-            if value not in usual:
-                break
-            outer.append(value)
-    # a column of sevens, eights and nines alone holds numbers, not codes
-    return outer if len(set(outer)) < len(ordered) else []
-
-
 def ages_in_words(column: pd.Series) -> str:
     """Say what a column of ages holds that are not numbers: `8y1m`, `26-30`.
 
@@ -172,6 +159,20 @@ def refuse_doubtful_column(
     if codes:
         declared = ",".join(f"{name}={code.value:g}" for code in codes)
         raise NerveError(
-            f"{where}: column {name}: {listed(codes)}, as codes for missing values do. Ingest again "
-            f"with --na-values {declared}, or confirm that they are real: --confirmed-values {name}."
+            f"{where}: column {name}: {listed(codes)}, as codes for missing values do. Ingest "
+            f"again with --na-values {declared}, or confirm that they are real: "
+            f"--confirmed-values {name}."
         )
+
+
+def _outer(usual: list[float], numbers: pd.Series) -> list[float]:
+    """The possible codes that stand at the ends of a column, with nothing but codes beyond them."""
+    ordered = sorted(numbers.unique())
+    outer = []
+    for values in (ordered, ordered[::-1]):
+        for value in values:
+            if value not in usual:
+                break
+            outer.append(value)
+    # a column of sevens, eights and nines alone holds numbers, not codes
+    return outer if len(set(outer)) < len(ordered) else []

@@ -16,7 +16,8 @@ from nerve.data.quality.codes import ages_in_words, suspicious_codes
 Row = tuple[str, str, str, str]  # check, value, verdict, detail
 
 _COVARIATES = (
-    "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
+    "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans",
+    "n_missing_regions",
 )  # fmt: skip
 _INDEX = re.compile(r"unnamed: ?\d+|index|row(_?(number|id|names?))?|", re.IGNORECASE)
 _ID = re.compile(
@@ -38,8 +39,8 @@ def column_rows(participants: pd.DataFrame) -> list[Row]:
     Returns
     -------
     list of (check, value, verdict, detail)
-        One row per covariate and target, with how many participants have it, and one for the columns
-        that are neither.
+        One row per covariate and target, with how many participants have it, and one for the
+        columns that are neither.
     """
     rows = []
     neither = []
@@ -75,13 +76,11 @@ def column_rows(participants: pd.DataFrame) -> list[Row]:
 
 
 def _why_no_target(name: str, known: pd.Series) -> str:
-    """Why nothing can be predicted of a column: constant, dates, an index or ids; empty if it may be a target."""
+    """Why a column cannot be a target: constant, dates, an index or ids; empty if it may be one."""
     if known.nunique() < 2:
         return "no values" if known.empty else "constant"
-    counts = (
-        known.dtype.kind in "iu" and len(known) > 2 and bool((np.diff(known) == 1).all())
-    )  # row by row
-    if _INDEX.fullmatch(name) or counts:
+    counts_rows = known.dtype.kind in "iu" and len(known) > 2 and bool((np.diff(known) == 1).all())
+    if _INDEX.fullmatch(name) or counts_rows:
         return "index"
     if all(is_date(value) for value in known):
         return "dates"
@@ -95,14 +94,15 @@ def _why_no_target(name: str, known: pd.Series) -> str:
 
 
 def _describe(known: pd.Series) -> tuple[str, str]:
-    """Verdict and detail of a column: its range, its levels, or the cells that are not numbers where most are."""
+    """Verdict and detail of a column: its range, its levels, or cells that are not numbers."""
     if known.empty:
         return "note", "no values"
     levels = Counter(known.tolist())
     verdict = "ok" if len(levels) > 1 else "note"
     if known.dtype.kind in "biuf" and len(levels) > 2:
         return verdict, _range(known)
-    odd, numbers = odd_cells(known), in_numbers(known)
+    odd = odd_cells(known)
+    numbers = in_numbers(known)
     if len(odd) and numbers.nunique() > 2:
         return "warning", f"{_range(numbers)}; {_describe_odd_cells(odd)}"
     # dates, and so many values that a participant has one of their own, are not printed

@@ -1,4 +1,4 @@
-"""Whether pretraining has learned anything: the error of masked patches against that of the group mean."""
+"""Whether pretraining has learned anything: its error of masked patches beside the group mean's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ def learned_little(error_ratio: float, epochs: int) -> str:
     Parameters
     ----------
     error_ratio : float
-        Error of masked patches of held-out participants, as a share of the group mean's; NaN where it is not known.
+        Error of masked patches of held-out participants, as a share of the group mean's; NaN where
+        it is not known.
     epochs : int
         Epochs of the training; an untrained control (0) has learned nothing, as it should.
 
@@ -29,7 +30,9 @@ def learned_little(error_ratio: float, epochs: int) -> str:
     if epochs == 0 or not error_ratio >= LITTLE:
         return ""
     return (
-        f"Training has learned next to nothing beyond its input (error of masked patches: {error_ratio:.3f} times the "
-        "group mean's): compare what it predicts with the untrained control, `nerve pretrain … --set epochs=0`, or "
+        "Training has learned next to nothing beyond its input (error of masked patches: "
+        f"{error_ratio:.3f} times the "
+        "group mean's): compare what it predicts with the untrained control, `nerve pretrain … "
+        "--set epochs=0`, or "
         "`settings: {epochs: 0}` in an experiment file."
     )

@@ -1,4 +1,4 @@
-"""One pass over the matrices of a cohort: what is missing, out of range, asymmetric, not positive."""
+"""One pass over the matrices of a cohort: what is missing, out of range or asymmetric."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float]
     diagonal = matrix.diagonal().copy()
     np.fill_diagonal(matrix, 0.0)
     missing = ~np.any(np.nan_to_num(matrix, posinf=1.0, neginf=1.0), axis=1)
-    matrix[missing] = matrix[:, missing] = np.nan
+    matrix[missing] = np.nan
+    matrix[:, missing] = np.nan
     inner = matrix[np.ix_(~missing, ~missing)]
     broken = ~np.isfinite(inner)
     inner = np.where(broken, 0.0, inner)
@@ -92,7 +93,9 @@ def _is_binary(inner: np.ndarray) -> bool:
 
 
 def _lowest(inner: np.ndarray, diagonal: np.ndarray, rounding: float) -> float:
-    """The smallest eigenvalue in units of the mean variance; 0 if not below zero by more than rounding.
+    """The smallest eigenvalue in units of the mean variance.
+
+    0 if not below zero by more than rounding.
 
     A factorisation tells in a tenth of the time whether there is any; only then are the eigenvalues
     computed.

@@ -1,9 +1,9 @@
 """Whether the regions of a group-mean FC matrix stand in the order that its parcellation says.
 
 Regions of one network are more alike than regions of different networks. Read in the wrong order
-(17- for 7-network order, the most common silent error of the field), FC loses most of that contrast.
-So the contrast in the declared order is compared with the contrast that the same data would have if
-their rows were in the parcellation's other known orders.
+(17- for 7-network order, the most common silent error of the field), FC loses most of that
+contrast. So the contrast in the declared order is compared with the contrast that the same data
+would have if their rows were in the parcellation's other known orders.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
     within, between = network_means(mean, np.array(parcellation.networks))
     contrasts = {}
     for name, networks in _other_orders(parcellation).items():
-        other_within, other_between = network_means(mean, networks)
-        contrasts[name] = other_within - other_between
+        contrasts[name] = network_contrast(mean, networks)
     return OrderCheck(within, between, contrasts)
 
 
@@ -124,13 +123,26 @@ def check_shuffles(mean: np.ndarray, parcellation: Parcellation) -> ShuffleCheck
     if parcellation.n_networks < 2 or len(networks) < FEWEST_REGIONS or is_empty:
         return None
     rng = np.random.default_rng(0)
-    contrasts = []
-    for _ in range(N_SHUFFLES):
-        within, between = network_means(mean, rng.permutation(networks))
-        contrasts.append(within - between)
-    within, between = network_means(mean, networks)
+    contrasts = [network_contrast(mean, rng.permutation(networks)) for _ in range(N_SHUFFLES)]
     low, high = np.nanpercentile(contrasts, [5, 95])
-    return ShuffleCheck(within - between, float(low), float(high))
+    return ShuffleCheck(network_contrast(mean, networks), float(low), float(high))
+
+
+def network_contrast(mean: np.ndarray, networks: np.ndarray) -> float:
+    """Mean FC within networks less that between them.
+
+    Parameters
+    ----------
+    mean : (R, R) array
+        NaN entries are passed over.
+    networks : (R,) array
+
+    Returns
+    -------
+    float
+    """
+    within, between = network_means(mean, networks)
+    return within - between
 
 
 def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
@@ -173,9 +185,9 @@ def _other_orders(parcellation: Parcellation) -> dict[str, np.ndarray]:
     others = {}
     for name in (f"schaefer{size}-17", f"schaefer{size}-7"):
         positions = parcellation.positions_of(name)  # where each parcel of that order is declared
-        is_whole = positions.min() >= 0
+        has_all_parcels = positions.min() >= 0
         is_same_order = np.all(np.diff(positions) > 0)
-        if is_whole and not is_same_order:
+        if has_all_parcels and not is_same_order:
             others[name] = networks.copy()
             others[name][np.sort(positions)] = networks[positions]
     return others

@@ -38,8 +38,8 @@ class Quality:  # numpydoc ignore=PR02
     Parameters
     ----------
     table : DataFrame
-        One row per check: check, value, verdict ("ok", "note", "warning", "suspicious", "not usable")
-        and detail.
+        One row per check: check, value, verdict ("ok", "note", "warning", "suspicious", "not
+        usable") and detail.
     drops : DataFrame
         participant_id and reason of everyone who should not be used.
     order : OrderCheck
@@ -141,7 +141,10 @@ def _find_drops(
     facts: pd.DataFrame, is_negative: np.ndarray, duplicates: list[np.ndarray], cohort: Cohort
 ) -> pd.DataFrame:
     """Who should not be used, and why."""
-    first_of_group = {row: rows[0] for rows in duplicates for row in rows[1:]}
+    first_of_group = {}
+    for group in duplicates:
+        for row in group[1:]:
+            first_of_group[row] = group[0]
     # if most matrices are negative, the cohort as a whole is at fault, not these participants
     is_damaged = is_negative & (is_negative.mean() <= 0.5)
     drops = []
@@ -180,7 +183,7 @@ def _participants_row(cohort: Cohort, drops: pd.DataFrame) -> Row:
         detail = f"{len(drops)} would be dropped ({listed(drops['participant_id'], most=4)})"
     if n_left == 0:
         verdict = "not usable"
-        detail = f"nobody can be used. {detail}"
+        detail = f"no participant can be used. {detail}"
     elif n_left < FEWEST:
         verdict = "warning"
         few = f"{n_left} can be used: enough to embed, too few to learn from or to evaluate."
@@ -240,8 +243,9 @@ def _region_match_rows(cohort: Cohort) -> Iterator[Row]:
     match = cohort.notes.get("region_match")
     if match == "size":
         detail = (
-            f"no labels of the files name regions, and {cohort.parcellation.name} was taken for its number of "
-            "regions alone. Ingest again with --order NAME to say which atlas it is, in which order."
+            f"no labels of the files name regions, and {cohort.parcellation.name} was taken for "
+            "its number of regions alone. Ingest again with --order NAME to say which atlas it "
+            "is, in which order."
         )
         yield "region match", "not confirmed", "warning", detail
     elif match == "label":
@@ -390,8 +394,8 @@ def _floor_rows(facts: pd.DataFrame, mean: np.ndarray, cohort: Cohort) -> Iterat
     if mean_fc > HIGHEST_MEAN:
         verdict = "not usable"
         detail = (
-            f"expected at most {HIGHEST_MEAN}: it looks like cosine similarities, series whose mean "
-            "was not removed, or a signal that all regions share."
+            f"expected at most {HIGHEST_MEAN}: it looks like cosine similarities, series whose "
+            "mean was not removed, or a signal that all regions share."
         )
     elif mean_fc < LOWEST_MEAN:
         verdict = "not usable"

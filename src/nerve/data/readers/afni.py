@@ -1,4 +1,4 @@
-"""AFNI's 3dNetCorr: `.netcc` text files with labels, codes, and one or several matrices of the same regions.
+"""AFNI's 3dNetCorr: `.netcc` text files with labels, codes, and one or several matrices.
 
 # 100  # Number of network ROIs
 # 2  # Number of netcc matrices
@@ -54,7 +54,7 @@ class AFNI(Reader):
         ]
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
-        """The matrix of correlations (`CC`), or of partial ones where `--measure partial` asks for it."""
+        """The matrix of correlations (`CC`), or of partial ones (`--measure partial`)."""
         labels, matrices = read_netcc(scan.path)
         name = "PC" if options.measure == "partial" else "CC"
         if name not in matrices:
@@ -68,11 +68,6 @@ class AFNI(Reader):
         return ScanData(
             matrices[name], labels=labels, values="r", measure=_MEASURES[name], header=words
         )
-
-
-def _network_of(path: Path) -> str:
-    match = _NETWORK.search(path.name)
-    return match[1] if match else ""
 
 
 def read_netcc(path: Path) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
@@ -117,3 +112,8 @@ def read_netcc(path: Path) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
             raise problem(path, f"{title} is {shape}", expected=f"{n_regions} square")
         matrices[title] = matrix
     return tuple(names[0]), matrices
+
+
+def _network_of(path: Path) -> str:
+    match = _NETWORK.search(path.name)
+    return match[1] if match else ""

@@ -1,4 +1,4 @@
-"""Files inside `.zip` archives: text files of numbers, read one at a time and never unpacked beside the archive."""
+"""Text files of numbers inside `.zip` archives, read one at a time and never unpacked on disk."""
 
 from __future__ import annotations
 

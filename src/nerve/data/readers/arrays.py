@@ -1,7 +1,7 @@
-"""Arrays of `.npy`, `.npz`, HDF5 and MATLAB's `.mat` files: never unpickled, and one sentence when a file is not one.
+"""Arrays of `.npy`, `.npz`, HDF5 and MATLAB's `.mat` files; nothing is unpickled.
 
-MATLAB's v5 to v7 go through scipy, v7.3 (HDF5, where arrays lie transposed) through h5py. What lies inside structs,
-groups and cell arrays is found by `nerve.data.readers.nested`.
+MATLAB's v5 to v7 go through scipy, v7.3 (HDF5, where arrays lie transposed) through h5py. What lies
+inside structs, groups and cell arrays is found by `nerve.data.readers.nested`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from nerve._utils.archives import refuse_bomb
 from nerve._utils.errors import did_you_mean, listed, problem
 from nerve.data.readers.nested import (
     HDF5,
+    NUMERIC_CLASSES,
     contents_of_hdf5,
     contents_of_mat5,
     dataset_shape,
@@ -32,18 +33,12 @@ from nerve.data.readers.nested import (
 from nerve.data.readers.opening import MENDING, explained_errors, keep_latest, require_file
 
 Shapes = dict[str, tuple[int, ...]]
-_NUMERIC = (
-    "double",
-    "single",
-    "int",
-    "uint",
-    "logical",
-    "sparse",
-)  # what MATLAB calls arrays of numbers
 
 
 def array_shapes(path: Path) -> Shapes:
-    """Names and shapes of the arrays of numbers in a file, as NumPy or MATLAB shows them; a `.npy` has one, unnamed.
+    """Names and shapes of the arrays of numbers in a file, as NumPy or MATLAB shows them.
+
+    A `.npy` has one array, without a name.
 
     Parameters
     ----------
@@ -65,9 +60,10 @@ def array_shapes(path: Path) -> Shapes:
             return {
                 name: dataset_shape(file, key, is_matlab=is_matlab) for name, key in arrays.items()
             }
-        shapes = {
-            name: shape for name, shape, kind in scipy.io.whosmat(path) if kind.startswith(_NUMERIC)
-        }
+        shapes = {}
+        for name, shape, matlab_class in scipy.io.whosmat(path):
+            if matlab_class.startswith(NUMERIC_CLASSES):
+                shapes[name] = shape
         for name, value in contents_of_mat5(path).arrays.items():
             shapes[name] = np.shape(value)
         return shapes
@@ -99,36 +95,6 @@ def word_lists(path: Path) -> dict[str, tuple[str, ...]]:
         return contents_of_hdf5(file, is_matlab=path.suffix not in HDF5).words
 
 
-def _npz_members(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and type of the arrays of an archive, from their headers alone; objects are left out."""
-    members: dict[str, tuple[tuple[int, ...], str]] = {}
-    with (
-        explained_errors(require_file(path), "an .npz archive of arrays"),
-        zipfile.ZipFile(path) as archive,
-    ):
-        for member in archive.namelist():
-            with archive.open(member) as stream:
-                first = npy.read_magic(stream) == (1, 0)
-                read_header = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
-                shape, _, dtype = read_header(stream)
-            if not dtype.hasobject:
-                members[member.removesuffix(".npy")] = (shape, dtype.kind)
-    return members
-
-
-def _npz_shapes(path: Path) -> Shapes:
-    return {name: shape for name, (shape, kind) in _npz_members(path).items() if kind not in "US"}
-
-
-def _read_npz(path: Path, name: str) -> Any:
-    with explained_errors(require_file(path), "an .npz archive of arrays"):
-        archive = _open_npz(path)
-        for member in archive.zip.infolist():
-            if member.filename in (name, f"{name}.npy"):
-                refuse_bomb(path, path.stat().st_size, member.file_size)
-        return archive[name]
-
-
 def read_array(path: Path, name: str = "") -> np.ndarray:
     """One array: that of a `.npy`, memory-mapped, or the one of that name.
 
@@ -156,7 +122,9 @@ def read_array(path: Path, name: str = "") -> np.ndarray:
 
 
 def read_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
-    """One slice along an axis of an array; of HDF5 only that slice is read, other files are read once.
+    """One slice along an axis of an array.
+
+    Of HDF5 only that slice is read; other files are read once.
 
     Parameters
     ----------
@@ -169,12 +137,12 @@ def read_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
     array
     """
     if path.suffix in (".npy", ".npz") or not h5py.is_hdf5(require_file(path)):
-        return np.asarray(_whole_array(path, name).take(index, axis))
+        return np.asarray(_latest_array(path, name).take(index, axis))
     with explained_errors(path, "a whole HDF5 or MATLAB file"):
         file = _open_hdf5(path)
         dataset = require_own(file, _key_of(file, name, path), path)
         if h5py.check_ref_dtype(dataset.dtype) is not None:
-            return np.asarray(_whole_array(path, name).take(index, axis))
+            return np.asarray(_latest_array(path, name).take(index, axis))
         # MATLAB's column-major axes are listed backwards
         axis_of_file = dataset.ndim - 1 - axis if path.suffix == ".mat" else axis
         shape = [*dataset.shape[:axis_of_file], *dataset.shape[axis_of_file + 1 :]]
@@ -225,47 +193,6 @@ def read_cell_array(path: Path, name: str) -> list[np.ndarray]:
     return cells
 
 
-def _read_named(path: Path, name: str) -> np.ndarray:
-    """An array of a MATLAB or HDF5 file by its path in it."""
-    with open_matlab(path) as file:
-        if file is None:
-            nested = contents_of_mat5(path).arrays
-            if name in nested:
-                array = np.asarray(nested[name])
-            else:
-                array = scipy.io.loadmat(path, variable_names=[name])[name]
-        else:
-            key = _key_of(file, name, path)
-            dataset = own_dataset(file, key, path)
-            cells = read_cells(file, key, path)
-            if cells is not None:
-                array = np.asarray(cells)
-            else:
-                array = dataset[()]
-                if path.suffix == ".mat":
-                    array = array.T  # HDF5 lists MATLAB's column-major axes backwards
-        if hasattr(array, "toarray"):
-            refuse_giant(path, array.shape, 8)
-            array = array.toarray()
-        return as_numbers(array, path)
-
-
-def _key_of(file: h5py.File, name: str, path: Path) -> str:
-    """The name of a data set, whose groups stand before slashes."""
-    return name.replace(".", "/") if path.suffix == ".mat" and name not in file else name
-
-
-_whole_array = keep_latest(read_array)
-
-
-_open_hdf5 = keep_latest(h5py.File)
-
-
-@keep_latest
-def _open_npz(path: Path) -> Any:
-    return np.load(path, allow_pickle=False)
-
-
 def as_numbers(array: Any, path: Path) -> np.ndarray:
     """The array, if it holds real numbers."""
     array = np.asanyarray(array)
@@ -300,16 +227,16 @@ def choose_variable(shapes: Shapes, known: Sequence[str], wanted: str | None, pa
         if name in shapes:
             return name
     for name in known:
-        inner = [path_in_file for path_in_file in shapes if last_name(path_in_file) == name]
-        if len(inner) == 1:
-            return inner[0]
-        if inner:
+        nested = [name_in_file for name_in_file in shapes if last_name(name_in_file) == name]
+        if len(nested) == 1:
+            return nested[0]
+        if nested:
             break
     if len(matrices) == 1:
         return matrices[0]
-    held = listed(shapes, most=12) or "no arrays"
+    content = listed(shapes, most=12) or "no arrays"
     remedy = "Say which with --variable." if shapes else MENDING
-    raise problem(path, f"it holds {held}", expected="one matrix or time series", remedy=remedy)
+    raise problem(path, f"it holds {content}", expected="one matrix or time series", remedy=remedy)
 
 
 def named_variable(shapes: Shapes, wanted: str, path: Path) -> str:
@@ -354,3 +281,78 @@ def last_name(name: str) -> str:
     ('fc', 'fc')
     """
     return name.replace("/", ".").rpartition(".")[2].lower()
+
+
+def _npz_members(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and type of the arrays of an archive, from their headers alone.
+
+    Objects are left out.
+    """
+    members: dict[str, tuple[tuple[int, ...], str]] = {}
+    with (
+        explained_errors(require_file(path), "an .npz archive of arrays"),
+        zipfile.ZipFile(path) as archive,
+    ):
+        for member in archive.namelist():
+            with archive.open(member) as stream:
+                if npy.read_magic(stream) == (1, 0):
+                    shape, _, dtype = npy.read_array_header_1_0(stream)
+                else:
+                    shape, _, dtype = npy.read_array_header_2_0(stream)
+            if not dtype.hasobject:
+                members[member.removesuffix(".npy")] = (shape, dtype.kind)
+    return members
+
+
+def _npz_shapes(path: Path) -> Shapes:
+    return {name: shape for name, (shape, kind) in _npz_members(path).items() if kind not in "US"}
+
+
+def _read_npz(path: Path, name: str) -> Any:
+    with explained_errors(require_file(path), "an .npz archive of arrays"):
+        archive = _open_npz(path)
+        for member in archive.zip.infolist():
+            if member.filename in (name, f"{name}.npy"):
+                refuse_bomb(path, path.stat().st_size, member.file_size)
+        return archive[name]
+
+
+def _read_named(path: Path, name: str) -> np.ndarray:
+    """An array of a MATLAB or HDF5 file by its path in it."""
+    with open_matlab(path) as file:
+        if file is None:
+            nested = contents_of_mat5(path).arrays
+            if name in nested:
+                array = np.asarray(nested[name])
+            else:
+                array = scipy.io.loadmat(path, variable_names=[name])[name]
+        else:
+            key = _key_of(file, name, path)
+            dataset = own_dataset(file, key, path)
+            cells = read_cells(file, key, path)
+            if cells is not None:
+                array = np.asarray(cells)
+            else:
+                array = dataset[()]
+                if path.suffix == ".mat":
+                    array = array.T  # HDF5 lists MATLAB's column-major axes backwards
+        if hasattr(array, "toarray"):
+            refuse_giant(path, array.shape, 8)
+            array = array.toarray()
+        return as_numbers(array, path)
+
+
+def _key_of(file: h5py.File, name: str, path: Path) -> str:
+    """The name of a data set, whose groups stand before slashes."""
+    return name.replace(".", "/") if path.suffix == ".mat" and name not in file else name
+
+
+_latest_array = keep_latest(read_array)
+
+
+_open_hdf5 = keep_latest(h5py.File)
+
+
+@keep_latest
+def _open_npz(path: Path) -> Any:
+    return np.load(path, allow_pickle=False)

@@ -6,8 +6,8 @@ To add a reader:
    subclass of `Reader` that sets `describe` (and `uses`, if it reads options such as `--atlas`) and
    has two methods:
 
-   - ``find(source: Path, options: Options) -> list[ScanFile]`` lists the scans below a source, sorted,
-     from names rather than contents. It must return an empty list when the layout of the source is
+   - ``find(source: Path, options: Options) -> list[ScanFile]`` lists the scans below a source,
+     sorted, from names rather than contents. It must return an empty list when the layout of the source is
      not its own.
    - ``read(scan: ScanFile, options: Options) -> ScanData`` opens one of these scans. It must return
      the matrix (R, R) or the time series (volumes, R) as it stands in the file, with the region
@@ -40,7 +40,7 @@ from nerve.data.parcellation import Parcellation
 
 @dataclass(frozen=True)
 class ScanFile:  # numpydoc ignore=PR02
-    """Where one scan of one participant lies: a file, or one entry of a file with many participants.
+    """Where a scan of a participant lies: a file, or an entry of a file with many participants.
 
     Parameters
     ----------
@@ -101,11 +101,13 @@ class ScanData:  # numpydoc ignore=PR02
     labels : tuple of str, optional
         Region labels in the order of the array, if the file has them.
     stated : bool
-        The labels do not stand in the file: its name states the atlas, and they are the atlas' labels.
+        The labels do not stand in the file: its name states the atlas, and they are the atlas'
+        labels.
     motion : (volumes,) array, optional
         Framewise displacement in mm.
     mean_fd : float, optional
-        Mean framewise displacement in mm, where only that is known; computed from `motion` otherwise.
+        Mean framewise displacement in mm, where only that is known; computed from `motion`
+        otherwise.
     values : {"r", "z", "other"}, optional
         What the entries are, where the format says so; it outranks the user's `--values`. "other"
         is kept as it is, and its range is not checked.
@@ -187,8 +189,9 @@ class Options:  # numpydoc ignore=PR02
     Parameters
     ----------
     parcellation : Parcellation, optional
-        The regions that the cohort shall have (`ingest` takes a built-in name or a table too). Files
-        with labels are matched by label; files without are taken to be in this order, or in `order`.
+        The regions that the cohort shall have (`ingest` takes a built-in name or a table too).
+        Files with labels are matched by label; files without are taken to be in this order, or in
+        `order`.
     order : Parcellation, optional
         The order of the rows in files without labels, where it is not that of `parcellation`.
     participants : DataFrame or path, optional
@@ -197,16 +200,16 @@ class Options:  # numpydoc ignore=PR02
         Our column name → the table's (`ingest` takes ``age=AGE_AT_SCAN,site=SITE_ID``, or a YAML
         file of the same, too).
     sheet : str, optional
-        Name or number (from 1) of the sheet, where the table is a workbook of Excel; the only one with
-        a column of ids by default.
+        Name or number (from 1) of the sheet, where the table is a workbook of Excel; the only one
+        with a column of ids by default.
     na_values : mapping
         Column → codes in it that mean missing; those under the empty name count in every column but
         ids, sessions, families and sites (`ingest` takes ``999,-9,sex=9`` too).
     visit : str, optional
         The visit whose row of the table is taken for everyone, whatever the session of the scan.
     sessions : mapping
-        Session of the scans → session of the table, where their names differ (`ingest` takes a file of
-        two columns too).
+        Session of the scans → session of the table, where their names differ (`ingest` takes a file
+        of two columns too).
     id_map : mapping
         Participant id of the data → that of the table (`ingest` takes a file of two columns too).
     format : str
@@ -223,15 +226,17 @@ class Options:  # numpydoc ignore=PR02
         correlations, and refuses to guess.
     id_pattern : str, optional
         A regular expression with a group named `id` (and perhaps `session`, `task`, `run`) that is
-        searched in the path of each file below the source; files that it does not match are left out.
+        searched in the path of each file below the source; files that it does not match are left
+        out.
     kind : {"pearson", "partial", "ledoit_wolf"}
         FC of time series.
     data : {"auto", "fc", "series"}
-        Whether to read matrices or time series where there are both; "auto" takes matrices, and time
-        series if these are kept or another FC than Pearson's is asked for (see `prefers_series`).
+        Whether to read matrices or time series where there are both; "auto" takes matrices, and
+        time series if these are kept or another FC than Pearson's is asked for (see
+        `prefers_series`).
     fd_threshold : float, optional
-        Volumes with more framewise displacement than this (mm) are left out, where there is a motion
-        file.
+        Volumes with more framewise displacement than this (mm) are left out, where there is a
+        motion file.
     session, task : str, optional
         Read only these.
     repeats : {"average", "first", "last", "refuse"}
@@ -249,8 +254,8 @@ class Options:  # numpydoc ignore=PR02
     variable : str, optional
         Name of the array in `.mat` or `.npz` files.
     ids : tuple of str, optional
-        Participant ids in the order of the rows of one stacked array (`ingest` takes a file with one
-        id per line too); those of the participants table by default.
+        Participant ids in the order of the rows of one stacked array (`ingest` takes a file with
+        one id per line too); those of the participants table by default.
     atlas_image : path, optional
         A label image for sources that hold voxels.
     denoise : str, optional
@@ -311,8 +316,8 @@ class Options:  # numpydoc ignore=PR02
     typed: frozenset[str] = frozenset()
 
     @property
-    def rows(self) -> Parcellation | None:
-        """The regions that the rows of files without labels are."""
+    def file_regions(self) -> Parcellation | None:
+        """The regions of files without labels, in the order of their rows."""
         return self.order or self.parcellation
 
     @property
@@ -342,8 +347,9 @@ class Reader(ABC):
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """List the scans below a source, sorted.
 
-        Must be quick (names; of contents at most `N_PROBES` scans) and must not fail on other sources. For `--format auto`
-        the reader that finds most scans is taken; of equals, the one that stands first in `READERS`.
+        Must be quick (names; of contents at most `N_PROBES` scans) and must not fail on other
+        sources. For `--format auto` the reader that finds most scans is taken; of equals, the one
+        that stands first in `READERS`.
 
         Parameters
         ----------

@@ -1,13 +1,15 @@
-"""BIDS connectivity (BEP017, a proposal): `…_atlas-A_meas-M_relmat.dense.tsv`, written by `nerve export` too.
+"""BIDS connectivity (BEP017, a proposal), which `nerve export` writes too.
 
 | file | says |
 |---|---|
-| `…_relmat.dense.tsv` | the matrix: numbers without a header |
+| `…_atlas-A_meas-M_relmat.dense.tsv` | the matrix: numbers without a header |
 | `…_relmat.json` | RelationshipMeasure, ValidDiagonal … |
 | `…_nodeindices.tsv` | matrix_index, node_file, node_index, label: which region each row is |
-| `atlas-A_dseg.tsv`, `atlas-A_description.json` | the regions with their networks, and the name of the atlas |
+| `atlas-A_dseg.tsv` | the regions with their networks |
+| `atlas-A_description.json` | the name of the atlas |
 
-The last four may lie beside the matrix or in any folder above, for all that share their entities (BIDS inheritance).
+The last four may lie beside the matrix or in any folder above, for all that share their entities
+(BIDS inheritance).
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class BEP017(Reader):
         return of_one_task([_scan(name, top) for name in chosen], options)
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
-        """The matrix, with the labels of its nodes and its measure where the data set names them."""
+        """The matrix, with labels and measure where the data set names them."""
         sidecar = scan.extra["sidecar"]
         about = {} if sidecar is None else read_json(sidecar)
         if not isinstance(about, dict):
@@ -81,16 +83,17 @@ class BEP017(Reader):
         return ScanData(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure)
 
     def complete_options(self, options: Options, scans: list[ScanFile]) -> Options:
-        """With the atlas that the data set brings with it, if it has networks and the user names none."""
-        table, name = (scans[0].extra[key] for key in ("atlas", "about"))
-        unwanted = options.rows is not None or table is None
-        if unwanted or not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
+        """Add the atlas of the data set, if it has networks and the user names none."""
+        table = scans[0].extra["atlas"]
+        description = scans[0].extra["about"]
+        if options.file_regions is not None or table is None:
             return options
-        about = {} if name is None else read_json(name)
-        named = about.get("Name") if isinstance(about, dict) else None
-        return replace(
-            options, parcellation=Parcellation.from_table(table, name=str(named) if named else None)
-        )
+        if not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
+            return options
+        about = {} if description is None else read_json(description)
+        atlas_name = about.get("Name") if isinstance(about, dict) else None
+        parcellation = Parcellation.from_table(table, name=str(atlas_name) if atlas_name else None)
+        return replace(options, parcellation=parcellation)
 
 
 def _scan(name: BidsName, top: Path) -> ScanFile:
@@ -104,22 +107,28 @@ def _version(name: BidsName) -> Version:
 
 
 def _inherited(name: BidsName, top: Path, ending: str) -> Path | None:
-    """The nearest file with this ending, beside the matrix or above it, none of whose entities contradict its name."""
-    folders = [folder for folder in name.path.parents if folder.is_relative_to(top)]
-    files = [
-        path
-        for folder in folders
-        for path in _with_ending(folder, ending, folder.stat().st_mtime_ns)
-    ]
-    fitting = [path for path in files if _entities_of(path, ending) <= name.entities.items()]
-    return max(
-        fitting, key=lambda path: (len(path.parts), path.name.count("_"), path.name), default=None
-    )
+    """The nearest file with this ending, beside the matrix or above it, that fits its name."""
+    fitting = []
+    for folder in name.path.parents:
+        if not folder.is_relative_to(top):
+            break
+        for path in _with_ending(folder, ending, folder.stat().st_mtime_ns):
+            if _entities_of(path, ending) <= name.entities.items():
+                fitting.append(path)
+    return max(fitting, key=_nearness, default=None)
+
+
+def _nearness(path: Path) -> tuple[int, int, str]:
+    """The deeper folder first, then the name with more entities."""
+    return len(path.parts), path.name.count("_"), path.name
 
 
 @lru_cache(maxsize=256)
 def _with_ending(folder: Path, ending: str, changed: int) -> tuple[Path, ...]:
-    """Files of a folder; `changed`, the time of its last change, makes a changed one listed again."""
+    """Files of a folder.
+
+    `changed`, the time of its last change, makes a changed one listed again.
+    """
     return tuple(sorted(folder.glob(f"*{ending}")))
 
 

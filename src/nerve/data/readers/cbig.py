@@ -1,4 +1,4 @@
-"""CBIG's MATLAB files: a matrix per participant, or one array of all participants' lower triangles."""
+"""CBIG's MATLAB files: a matrix per participant, or the lower triangles of all in one array."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ _LABELS = "struct_names"
 
 
 class CBIG(Reader):
-    """Per subject `corr_mat`, `fc_mat`, `fc` or `subj_final_corr_mat` (400 or 419 square); group `features_rs`.
+    """Per participant `corr_mat`, `fc_mat`, `fc` or `subj_final_corr_mat` (400 or 419 square).
 
-    Both MATLAB v5 and v7.3. The columns of `features_rs` are participants, and a column is the lower triangle column by
-    column, which is the upper one row by row. Labels come from a `struct_names.mat` beside the matrices.
+    Or `features_rs`, an array of all participants.
+
+    Both MATLAB v5 and v7.3. The columns of `features_rs` are participants, and a column is the
+    lower triangle column by column, which is the upper one row by row. Labels come from a
+    `struct_names.mat` beside the matrices.
     """
 
     describe = "CBIG .mat files, one matrix per participant or one features_rs of all"
@@ -39,7 +42,11 @@ class CBIG(Reader):
         """Files whose arrays have CBIG's names; only the first few are opened."""
         files = [path for path in files_below(source, ".mat") if path.stem != _LABELS]
         known = (*MATRICES, *TRIANGLES) if options.variable is None else (options.variable,)
-        shapes = next((found for path in files[:N_PROBES] if (found := _shapes(path, known))), {})
+        shapes: Shapes = {}
+        for path in files[:N_PROBES]:
+            shapes = _shapes(path, known)
+            if shapes:
+                break
         if not shapes:
             return []
         triangles = [
@@ -92,5 +99,8 @@ def _holds_triangles(name: str, shape: tuple[int, ...], is_stated: bool) -> bool
 
     Elsewhere a triangle may be written in another order, which `plain` finds out.
     """
-    may_be = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
-    return may_be and (name in TRIANGLES or (is_stated and shape[0] != shape[1]))
+    is_upper_triangle = any(
+        unfolding.order == "upper" and not unfolding.diagonal for unfolding in unfoldings(shape[0])
+    )
+    is_named_so = name in TRIANGLES or (is_stated and shape[0] != shape[1])
+    return is_upper_triangle and is_named_so

@@ -1,7 +1,7 @@
-"""CIFTI parcels: `.pconn.nii` matrices and `.ptseries.nii` time series, as HCP's tools and XCP-D write them.
+"""CIFTI parcels of HCP's tools and XCP-D: matrices (`.pconn.nii`), time series (`.ptseries.nii`).
 
-Labels come from the parcels axis and the repetition time from the series axis. An atlas may lack parcels on the
-surface (Schaefer-1000 lacks 2 on fsLR): the labels say which are there.
+Labels come from the parcels axis and the repetition time from the series axis. An atlas may lack
+parcels on the surface (Schaefer-1000 lacks 2 on fsLR): the labels say which are there.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from nerve.data.readers.names import path_below
 from nerve.data.readers.nested import refuse_giant
 from nerve.data.readers.opening import explained_errors, files_below, require_file
 
-MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
+MATRIX = ".pconn.nii"
+SERIES = ".ptseries.nii"
 WHOLE = "a whole image of the kind that its name says"
-# HCP: 100307.rfMRI_REST1_LR…, 100307_rfMRI_REST1_LR…, or a folder 100307/MNINonLinear/Results/rfMRI_REST1_LR/…
-_HCP_SUBJECT = re.compile(r"(HC[AD]\d{7}|\d{5,8})(?=$|[._]|_V\d)")
+# HCP: 100307.rfMRI_REST1_LR…, 100307_rfMRI_REST1_LR…, or a folder
+# 100307/MNINonLinear/Results/rfMRI_REST1_LR/…
+_HCP_PARTICIPANT = re.compile(r"(HC[AD]\d{7}|\d{5,8})(?=$|[._]|_V\d)")
 _HCP_RUN = re.compile(r"[rt]fMRI_([A-Za-z]+?)(\d*(?:_(?:LR|RL|AP|PA))?)(?=[_./]|$)")
 
 
@@ -39,7 +41,7 @@ class CIFTI(Reader):
     uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
-        """One scan a file, of one atlas where names tell the atlas."""
+        """One scan per file, of one atlas where names tell the atlas."""
         files = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
         kinds = {kind: [name_of(path, source) for path in paths] for kind, paths in files.items()}
         kind, chosen, _ = one_version(kinds, options, version_of)
@@ -60,13 +62,19 @@ def read_parcels(path: Path) -> ScanData:
 
     kinds = [type(axis) for axis in axes]
     if kinds == [ParcelsAxis, SeriesAxis]:
-        axes, kinds, data = axes[::-1], kinds[::-1], data.T
+        axes.reverse()
+        kinds.reverse()
+        data = data.T
     if kinds in ([ParcelsAxis, ParcelsAxis], [SeriesAxis, ParcelsAxis]):
         labels = tuple(str(label).strip() for label in axes[1].name)
         return ScanData.of("fc" if kinds[0] is ParcelsAxis else "series", data, labels=labels)
-    found = f"the CIFTI axes are {' × '.join(kind.__name__ for kind in kinds)}"
-    remedy = "Parcellate it first (`wb_command -cifti-parcellate`), or give --atlas-image with a .dlabel.nii."
-    raise problem(path, found, expected="parcels × parcels or series × parcels", remedy=remedy)
+    raise problem(
+        path,
+        f"the CIFTI axes are {' × '.join(kind.__name__ for kind in kinds)}",
+        expected="parcels × parcels or series × parcels",
+        remedy="Parcellate it first (`wb_command -cifti-parcellate`), or give --atlas-image with a "
+        ".dlabel.nii.",
+    )
 
 
 def load_image(path: Path) -> Any:
@@ -92,11 +100,18 @@ def name_of(path: Path, source: Path) -> BidsName:
     -------
     BidsName
     """
-    if name := parse_name(path):
+    name = parse_name(path)
+    if name is not None:
         return name
-    parts = (path.name, *path_below(path, source).split("/"))
-    subjects = [found[1] for part in parts if (found := _HCP_SUBJECT.match(part))]
-    participant = subjects[0] if subjects else re.split(r"\.|_(?=Atlas|rfMRI|task)", path.name)[0]
+    participant = re.split(r"\.|_(?=Atlas|rfMRI|task)", path.name)[0]
+    for part in (path.name, *path_below(path, source).split("/")):
+        match = _HCP_PARTICIPANT.match(part)
+        if match:
+            participant = match[1]
+            break
+    entities = {"sub": participant}
     run = _HCP_RUN.search(path.as_posix())
-    entities = {"sub": participant} | ({"task": run[1].lower(), "run": run[2]} if run else {})
+    if run:
+        entities["task"] = run[1].lower()
+        entities["run"] = run[2]
     return BidsName(path, entities, "", "")

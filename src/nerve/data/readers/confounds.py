@@ -1,7 +1,7 @@
 """Nuisance regressors from a confounds table, and cleaned region series.
 
-Strategies are named as in XCP-D. The columns are fMRIPrep's; where a table has only the base columns (DeepPrep), the
-derivatives and squares are computed here:
+Strategies are named as in XCP-D. The columns are fMRIPrep's; where a table has only the base
+columns (DeepPrep), the derivatives and squares are computed here:
 
     derivative1[t] = x[t] - x[t - 1],     power2 = x²
 
@@ -10,6 +10,7 @@ The first volume has no derivative: as in nilearn, it takes the value of the sec
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,8 @@ class Denoising:  # numpydoc ignore=PR02
     Parameters
     ----------
     strategy : str
-        One of `STRATEGIES`; ``acompcor`` adds the first 5 anatomical components of white matter and CSF.
+        One of `STRATEGIES`; ``acompcor`` adds the first 5 anatomical components of white matter and
+        CSF.
     high_pass, low_pass : float or None
         Band that is kept, in Hz.
     """
@@ -78,13 +80,19 @@ class Denoising:  # numpydoc ignore=PR02
         one_of("--denoise", name, list(STRATEGIES))
         if not colon:
             return cls(name, None, None) if name == "none" else cls(name)
-        found = re.fullmatch(r"(\d*\.?\d+)?-(\d*\.?\d+)?", band)
-        low, high = (
-            (float(edge) if edge else None for edge in found.groups()) if found else (1.0, 0.0)
-        )
-        if low is not None and high is not None and low >= high:
+        edges = re.fullmatch(r"(\d*\.?\d+)?-(\d*\.?\d+)?", band)
+        is_band = edges is not None
+        low: float | None = None
+        high: float | None = None
+        if edges is not None:
+            low = float(edges[1]) if edges[1] else None
+            high = float(edges[2]) if edges[2] else None
+            if low is not None and high is not None:
+                is_band = low < high
+        if not is_band:
             raise NerveError(
-                f"--denoise is {text!r}, expected a strategy and a band in Hz such as '36p:0.01-0.08'."
+                f"--denoise is {text!r}, expected a strategy and a band in Hz such as "
+                "'36p:0.01-0.08'."
             )
         return cls(name, low, high)
 
@@ -121,17 +129,16 @@ def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray 
     components = _compcor(table) if strategy == "acompcor" else []
     missing = [name for name in (*bases, *components) if name not in table.columns]
     if missing:
-        found, expected = (
+        raise problem(
+            where,
             f"the confounds table lacks {listed(missing)}",
-            f"the columns of the strategy {strategy}",
+            expected=f"the columns of the strategy {strategy}",
+            remedy="Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor).",
         )
-        remedy = "Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor)."
-        raise problem(where, found, expected=expected, remedy=remedy)
-    columns = [_term(table, base, term, where) for term in terms for base in bases]
+    columns = [_term(table, base, term, where) for term, base in itertools.product(terms, bases)]
     columns += [column_of_numbers(table, name, where) for name in components]
-    matrix = (
-        pd.DataFrame(np.column_stack(columns)).bfill().fillna(0.0).to_numpy()
-    )  # (volumes, regressors)
+    # (volumes, regressors); the first volume has no derivative and takes that of the second
+    matrix = pd.DataFrame(np.column_stack(columns)).bfill().fillna(0.0).to_numpy()
     return matrix[:, matrix.std(axis=0) > 0]
 
 
@@ -174,15 +181,17 @@ def clean_series(
     nyquist = 0.5 / repetition_time
     top = nyquist if denoising.low_pass is None else min(denoising.low_pass, nyquist)
     share = max(0.0, top - (denoising.high_pass or 0.0)) / nyquist
-    left = (
-        int(share * len(series)) - n_regressors - 1
-    )  # those of the band, minus a trend and one per regressor
-    if left < MIN_VOLUMES:
-        found = f"{n_regressors} confounds and the band-pass leave {max(left, 0)} of {len(series)} degrees of freedom"
-        remedy = (
-            "The scan is too short for this: choose a lighter --denoise, such as 6p or 24p:0.01-."
+    # those of the band, minus a trend and one per regressor
+    n_degrees = int(share * len(series)) - n_regressors - 1
+    if n_degrees < MIN_VOLUMES:
+        raise problem(
+            where,
+            f"{n_regressors} confounds and the band-pass leave {max(n_degrees, 0)} of "
+            f"{len(series)} degrees of freedom",
+            expected=f"at least {MIN_VOLUMES}",
+            remedy="The scan is too short for this: choose a lighter --denoise, such as 6p or "
+            "24p:0.01-.",
         )
-        raise problem(where, found, expected=f"at least {MIN_VOLUMES}", remedy=remedy)
     usable = np.isfinite(series).all(axis=0)
     cleaned = np.full(series.shape, np.nan)
     band = {
@@ -203,6 +212,7 @@ def clean_series(
 
 
 def _term(table: pd.DataFrame, base: str, term: str, where: object) -> np.ndarray:
+    """A column with its term (`_derivative1` …), computed where the table lacks it."""
     if base + term in table.columns:
         return column_of_numbers(table, base + term, where)
     value = column_of_numbers(table, base, where)
@@ -212,9 +222,14 @@ def _term(table: pd.DataFrame, base: str, term: str, where: object) -> np.ndarra
 
 
 def _compcor(table: pd.DataFrame) -> list[str]:
-    combined = sorted(name for name in table.columns if str(name).startswith("a_comp_cor_"))
-    separate = [f"{kind}_comp_cor_{i:02d}" for kind in "cw" for i in range(N_COMPCOR)]
-    found = [name for name in separate if name in table.columns] or combined[: 2 * N_COMPCOR]
-    return (found or ["a_comp_cor_00"]) + [
-        str(name) for name in table.columns if str(name).startswith("cosine")
-    ]
+    """The columns of cosines and of anatomical components (of CSF and white matter, or of both)."""
+    names = [str(name) for name in table.columns]
+    separate = [f"c_comp_cor_{i:02d}" for i in range(N_COMPCOR)]
+    separate += [f"w_comp_cor_{i:02d}" for i in range(N_COMPCOR)]
+    components = [name for name in separate if name in names]
+    if not components:
+        combined = sorted(name for name in names if name.startswith("a_comp_cor_"))
+        components = combined[: 2 * N_COMPCOR]
+    if not components:
+        components = ["a_comp_cor_00"]  # reported as missing
+    return components + [name for name in names if name.startswith("cosine")]

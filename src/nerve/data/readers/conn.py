@@ -1,8 +1,9 @@
-"""CONN: first-level results (`resultsROI_Condition001.mat`, or one per participant) and series (`ROI_Subject001_…`).
+"""CONN: matrices (`resultsROI_Condition001.mat`, or one file per participant) and time series.
 
-`Z` is R × R2 (× participants) of Fisher z, with an empty diagonal; `names` are the R sources and `names2` the R2
-targets, among which the sources are found by name. `ROI_Subject001_Condition001.mat` holds the time series: a cell of
-`data` per name, volumes x 1 for a region and more columns for white matter and the like, which are left out.
+`Z` is R × R2 (× participants) of Fisher z, with an empty diagonal; `names` are the R sources and
+`names2` the R2 targets, among which the sources are found by name.
+`ROI_Subject001_Condition001.mat` holds the time series: a cell of `data` per name, volumes x 1 for
+a region and more columns for white matter and the like, which are left out.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from nerve.data.readers.arrays import (
 from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import of_one_task
 from nerve.data.readers.names import scans_in_file
-from nerve.data.readers.opening import files_below
+from nerve.data.readers.opening import files_below, matching_names
 
-_ONE = re.compile(r"resultsROI_(Subject\d+)_(Condition\d+)\.mat")
+_MATRIX_OF_PARTICIPANT = re.compile(r"resultsROI_(Subject\d+)_(Condition\d+)\.mat")
 _SERIES = re.compile(r"ROI_(Subject\d+)_(?:(Condition\d+)|Session(\d+))\.mat")
-_ALL = re.compile(r"resultsROI_(Condition\d+)\.mat")
+_MATRICES_OF_ALL = re.compile(r"resultsROI_(Condition\d+)\.mat")
 
 
 class CONN(Reader):
@@ -36,33 +37,33 @@ class CONN(Reader):
     describe = "CONN's resultsROI_….mat (matrices) or ROI_Subject001_….mat (time series)"
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
-        """The files of single participants where there are any, else the participants of the file of all."""
+        """The files of single participants if there are any, else those in the file of all."""
         files = files_below(source, ".mat")
         series = _series_scans(files)
-        has_matrices = any(_ONE.fullmatch(path.name) or _ALL.fullmatch(path.name) for path in files)
+        files_of_participants = matching_names(files, _MATRIX_OF_PARTICIPANT)
+        files_of_all = matching_names(files, _MATRICES_OF_ALL)
+        has_matrices = bool(files_of_participants or files_of_all)
         if series and (options.prefers_series or not has_matrices):
             return of_one_task(series, options)
-        single = [(path, found) for path in files if (found := _ONE.fullmatch(path.name))]
-        if single:
-            return of_one_task(
-                [ScanFile(found[1], path, "fc", task=found[2]) for path, found in single], options
-            )
-        group = [(path, found[1]) for path in files if (found := _ALL.fullmatch(path.name))]
-        chosen = [pair for pair in group if options.task in (None, pair[1])]
-        return of_one_task(
-            [scan for path, task in chosen for scan in _people(path, task, options)], options
-        )
+        scans = []
+        for path, match in files_of_participants:
+            scans.append(ScanFile(match[1], path, "fc", task=match[2]))
+        if not scans:
+            for path, match in files_of_all:
+                if options.task in (None, match[1]):
+                    scans += _scans_of_all(path, match[1], options)
+        return of_one_task(scans, options)
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """Fisher z with the labels of `names`, or the series of the regions."""
         if scan.kind == "series":
             return _read_series(scan)
-        sources, targets = read_words(scan.path, "names"), read_words(scan.path, "names2")
-        z = (
-            read_array(scan.path, "Z")
-            if scan.key is None
-            else read_slice(scan.path, "Z", int(scan.key), axis=2)
-        )
+        sources = read_words(scan.path, "names")
+        targets = read_words(scan.path, "names2")
+        if scan.key is None:
+            z = read_array(scan.path, "Z")
+        else:
+            z = read_slice(scan.path, "Z", int(scan.key), axis=2)
         if z.ndim != 2 or z.shape != (len(sources), len(targets)):
             raise problem(
                 scan.path, f"Z is {z.shape} for {len(sources)} names and {len(targets)} names2"
@@ -82,17 +83,19 @@ class CONN(Reader):
 def _series_scans(files: list[Path]) -> list[ScanFile]:
     """The files of time series; `Condition000` is the whole scan and stands for its conditions."""
     scans = []
-    for path in files:
-        match = _SERIES.fullmatch(path.name)
-        if match:
-            session = match[3] or ""
-            scans.append(ScanFile(match[1], path, "series", session=session, task=match[2] or ""))
-    whole = [scan for scan in scans if scan.task == "Condition000"]
-    return whole or scans
+    for path, match in matching_names(files, _SERIES):
+        condition = match[2] or ""
+        session = match[3] or ""
+        scans.append(ScanFile(match[1], path, "series", session=session, task=condition))
+    all_conditions = [scan for scan in scans if scan.task == "Condition000"]
+    return all_conditions or scans
 
 
 def _read_series(scan: ScanFile) -> ScanData:
-    """The series of all regions with one column each; volumes of weight 0 are of other conditions."""
+    """The series of all regions with one column each.
+
+    Volumes of weight 0 are of other conditions.
+    """
     names = read_words(scan.path, "names")
     cells = read_cell_array(scan.path, "data")
     if len(names) != len(cells):
@@ -121,14 +124,15 @@ def _read_series(scan: ScanFile) -> ScanData:
 def _weights(path: Path, volumes: int) -> np.ndarray | None:
     """Whether each volume belongs to the condition, where the file says so."""
     try:
-        first = read_cell_array(path, "conditionweights")[0]
+        first_cell = read_cell_array(path, "conditionweights")[0]
     except (NerveError, KeyError):
         return None
-    weights = np.ravel(first)
+    weights = np.ravel(first_cell)
     return weights > 0 if len(weights) == volumes else None
 
 
-def _people(path: Path, task: str, options: Options) -> list[ScanFile]:
+def _scans_of_all(path: Path, task: str, options: Options) -> list[ScanFile]:
+    """The scans in a file of all participants."""
     shape = array_shapes(path).get("Z", ())
     if len(shape) != 3:
         raise problem(path, f"Z has shape {shape}", expected="sources x targets x participants")

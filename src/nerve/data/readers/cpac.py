@@ -1,7 +1,8 @@
-"""RBC's C-PAC derivatives: matrices without header or index, `.1D` time series, Jenkinson's displacement.
+"""RBC's C-PAC derivatives: matrices without header or index, and `.1D` time series.
 
-Files have no labels; the atlas in the name (`Schaefer2018p400n17`) says which order the rows are in.
-Missing parcels are rows of zeros with 1 on the diagonal, and are left so: the framework lists them.
+Files have no labels; the atlas in the name (`Schaefer2018p400n17`) says which order the rows are
+in. Missing parcels are rows of zeros with 1 on the diagonal, and are left so: the framework lists
+them.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from nerve.data.readers.opening import files_below
 from nerve.data.readers.text import read_numbers
 
 WITHDRAWN = (
-    "WARNING: the Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to "
-    "1 s, so the band-pass filter is wrong): if these files are of it, use the XCP-D release of July 2026 instead."
+    "WARNING: the Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the "
+    "repetition time was reset to "
+    "1 s, so the band-pass filter is wrong): if these files are of it, use the XCP-D release of "
+    "July 2026 instead."
 )
 _RECOMMENDED = "reg-36Parameter"  # by RBC, where several are there
 
@@ -40,7 +43,7 @@ class CPAC(Reader):
     uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
-        """One scan a recording, all of one atlas and one denoising strategy; links never fetched included."""
+        """One scan per recording, of one atlas and one denoising strategy, links included."""
         names = parse_names(
             files_below(source, "_correlations.tsv", "_timeseries.1D", "_motion.1D")
         )
@@ -59,7 +62,8 @@ class CPAC(Reader):
         notes = [WITHDRAWN]
         if same_atlas:
             notes.append(
-                f"Matrices of {version.variant} were taken; the source also has {listed(same_atlas)} (--atlas)."
+                f"Matrices of {version.variant} were taken; the source also has "
+                f"{listed(same_atlas)} (--atlas)."
             )
         more: dict[str, Any] = {"extra": {"atlas": version.atlas}, "notes": tuple(notes)}
         recordings = by_scan(chosen).values()
@@ -68,7 +72,7 @@ class CPAC(Reader):
         )
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
-        """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
+        """The matrix or series, labelled by the atlas' name unless the user named an order."""
         values = read_numbers(scan.path).values
         motion = None if scan.motion_path is None else read_numbers(scan.motion_path).values[:, 0]
         labels = (

@@ -2,9 +2,10 @@
 
     sub-01_ses-2_task-rest_stat-mean_timeseries.tsv → entities, suffix and extension
 
-A small parser of our own, because pybids drops entities that it does not know (`stat-`, `meas-`, `reg-`). Sources often
-hold the same scans in several atlases and variants: XCP-D writes a dozen atlases, and `desc-<N>volumes` variants made
-from fewer volumes; C-PAC writes several denoising strategies. A cohort is made from exactly one of them.
+A small parser of our own, because pybids drops entities that it does not know (`stat-`, `meas-`,
+`reg-`). Sources often hold the same scans in several atlases and variants: XCP-D writes a dozen
+atlases, and `desc-<N>volumes` variants made from fewer volumes; C-PAC writes several denoising
+strategies. A cohort is made from exactly one of them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class BidsName:  # numpydoc ignore=PR02
 
     @property
     def scan(self) -> tuple[str, ...]:
-        """What identifies the recording, whatever was made of it: subject, session, task, run."""
+        """What identifies the recording: participant, session, task, run and the like."""
         return tuple(self.get(key) for key in SCAN_ENTITIES)
 
     def companion(self, others: Mapping[tuple[str, ...], BidsName]) -> Path | None:
@@ -131,9 +132,9 @@ class Version:
 
 
 def version_of(name: BidsName, *variants: str) -> Version:
-    """Atlas and variant of a derivative, from the entities of its name (`desc`, or others that tell variants apart)."""
-    told = [f"{key}-{name.get(key)}" for key in variants or ("desc",) if name.get(key)]
-    return Version(name.get("seg", "atlas", "parcellation"), "_".join(told))
+    """Atlas and variant of a derivative, from entities of its name (`desc` by default)."""
+    variant = [f"{key}-{name.get(key)}" for key in variants or ("desc",) if name.get(key)]
+    return Version(name.get("seg", "atlas", "parcellation"), "_".join(variant))
 
 
 def one_version(
@@ -142,14 +143,12 @@ def one_version(
     version: Callable[[Named], Version],
     preferred: str = "",
 ) -> tuple[str, list[Named], Version]:
-    """The kind to read (`fc`, `series`, or empty if there is neither), what there is of it in one version, and which.
-
-    `preferred` is that of `choose_version`.
+    """Choose between matrices and time series, and then the files of one atlas and variant.
 
     Parameters
     ----------
     kinds : mapping
-        ``fc`` and ``series`` → names of files.
+        ``fc`` and ``series`` → names of files. A layout may have one of them only.
     options : Options
     version : callable
         Name → its version.
@@ -158,13 +157,16 @@ def one_version(
 
     Returns
     -------
-    kind : str
+    kind : {"fc", "series", ""}
+        What is read; empty if there is neither.
     names : list
+        The files of that kind and version.
     version : Version
     """
-    wanted = ["series", "fc"] if options.prefers_series else ["fc", "series"]
-    wanted = [options.data] if options.data in kinds else wanted  # a layout may have one kind only
-    kind = next((one for one in wanted if kinds.get(one)), "")
+    by_preference = ["series", "fc"] if options.prefers_series else ["fc", "series"]
+    if options.data in kinds:
+        by_preference = [options.data]
+    kind = next((kind for kind in by_preference if kinds.get(kind)), "")
     if not kind:
         return "", [], Version("")
     chosen = choose_version(map(version, kinds[kind]), options, preferred)
@@ -174,9 +176,10 @@ def one_version(
 def choose_version(available: Iterable[Version], options: Options, preferred: str = "") -> Version:
     """The one version to read.
 
-    The user names it with `--atlas` (the atlas, or the atlas with its variant as listed); otherwise the only one, or
-    the only one that fits the parcellation. Among variants of one atlas the one without a name is taken, then the only
-    one that matches the pattern `preferred`; otherwise the user must say.
+    The user names it with `--atlas` (the atlas, or the atlas with its variant as listed); otherwise
+    the only one, or the only one that fits the parcellation. Among variants of one atlas the one
+    without a name is taken, then the only one that matches the pattern `preferred`; otherwise the
+    user must say.
 
     Parameters
     ----------
@@ -189,26 +192,35 @@ def choose_version(available: Iterable[Version], options: Options, preferred: st
     -------
     Version
     """
-    versions, wanted = sorted(set(available)), options.atlas or ""
-    chosen = [
-        one for one in versions if wanted.lower() in ("", one.atlas.lower(), str(one).lower())
-    ]
-    if not chosen:
+    versions = sorted(set(available))
+    wanted = options.atlas or ""
+    named = [version for version in versions if _is_named(version, wanted)]
+    if not named:
         names = [str(version) for version in versions]
-        found = f"There is no atlas {wanted!r} in the source, which has {listed(names, most=40)}."
-        raise NerveError(found + did_you_mean(wanted, names))
-    chosen = _of_one_atlas(chosen, options)
-    usual = [one for one in chosen if not one.variant or re.fullmatch(preferred, one.variant)]
-    if len(chosen) == 1 or len(usual) == 1 or (usual and not usual[0].variant):
-        return (usual or chosen)[0]
-    found = f"The source holds several variants of {chosen[0].atlas} ({listed(chosen, most=20)})"
+        raise NerveError(
+            f"There is no atlas {wanted!r} in the source, which has {listed(names, most=40)}."
+            f"{did_you_mean(wanted, names)}"
+        )
+    variants = _of_one_atlas(named, options)  # sorted: the one without a variant comes first
+    usual = [
+        version
+        for version in variants
+        if not version.variant or re.fullmatch(preferred, version.variant)
+    ]
+    if usual and (len(usual) == 1 or not usual[0].variant):
+        return usual[0]
+    if len(variants) == 1:
+        return variants[0]
     raise NerveError(
-        f"{found}, which must not be mixed. Name one with --atlas, for example `--atlas {chosen[0]}`."
+        f"The source holds several variants of {variants[0].atlas} ({listed(variants, most=20)}), "
+        f"which must not be mixed. Name one with --atlas, for example `--atlas {variants[0]}`."
     )
 
 
 def of_one_task(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
-    """Only the scans at rest, where a source has other tasks too and the user names none: FC differs between them.
+    """Keep the scans at rest, where a source has other tasks too and the user names none.
+
+    FC differs between tasks.
 
     Raises a `NerveError` when there are several tasks and none is rest.
 
@@ -236,7 +248,9 @@ def of_one_task(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
 
 
 def schaefer_of(atlas: str) -> tuple[int, int]:
-    """How many Schaefer parcels an atlas' name stands for, and of how many networks; zeros where it does not say.
+    """How many Schaefer parcels an atlas' name stands for, and of how many networks.
+
+    Zeros where it does not say.
 
     Parameters
     ----------
@@ -250,32 +264,43 @@ def schaefer_of(atlas: str) -> tuple[int, int]:
 
     Examples
     --------
-    >>> schaefer_of("4S456Parcels"), schaefer_of("Schaefer2018p400n17"), schaefer_of("Schaefer2018100Parcels7Networks")
-    ((400, 7), (400, 17), (100, 7))
+    >>> names = ("4S456Parcels", "Schaefer2018p400n17", "Schaefer2018100Parcels7Networks")
+    >>> [schaefer_of(name) for name in names]
+    [(400, 7), (400, 17), (100, 7)]
     >>> schaefer_of("Schaefer417"), schaefer_of("Schaefer107"), schaefer_of("Gordon")
     ((400, 17), (1000, 7), (0, 0))
     """
-    hundreds = re.fullmatch(
-        r"4S(\d+)56Parcels|[Ss]chaefer(\d|10)(7|17)", atlas
-    )  # Schaefer417: XCP-D before 0.5
+    # 4S456Parcels holds Schaefer's 400; XCP-D before 0.5 wrote Schaefer417
+    hundreds = re.fullmatch(r"4S(\d+)56Parcels|[Ss]chaefer(\d|10)(7|17)", atlas)
     if hundreds:
         return int(hundreds[1] or hundreds[2]) * 100, int(hundreds[3] or 7)
     named = re.match(r"[Ss]chaefer(?:2018)?p?(\d{3,4})(?:Parcels)?n?(7|17)(?:Networks)?", atlas)
     return (int(named[1]), int(named[2])) if named else (0, 0)
 
 
+def _is_named(version: Version, wanted: str) -> bool:
+    """Whether a version is meant by `--atlas`: its atlas, its atlas and variant, or empty."""
+    return wanted.lower() in ("", version.atlas.lower(), str(version).lower())
+
+
 def _of_one_atlas(versions: list[Version], options: Options) -> list[Version]:
-    """Those of the only atlas, or of the one with the parcels (best in the order) of the parcellation wanted."""
+    """Those of the only atlas, or of the one with the parcels (and order) of the parcellation."""
     atlases = sorted({version.atlas for version in versions})
-    wanted = re.match(r"schaefer(\d+)-(\d+)", options.rows.name) if options.rows else None
-    size = (int(wanted[1]), int(wanted[2])) if wanted else None
-    same_order = [atlas for atlas in atlases if schaefer_of(atlas) == size]
-    fitting = (
-        same_order
-        or [atlas for atlas in atlases if size and schaefer_of(atlas)[0] == size[0]]
-        or atlases
+    fitting = atlases
+    wanted = (
+        re.match(r"schaefer(\d+)-(\d+)", options.file_regions.name)
+        if options.file_regions
+        else None
     )
+    if wanted:
+        n_parcels = int(wanted[1])
+        n_networks = int(wanted[2])
+        same_order = [atlas for atlas in atlases if schaefer_of(atlas) == (n_parcels, n_networks)]
+        same_parcels = [atlas for atlas in atlases if schaefer_of(atlas)[0] == n_parcels]
+        fitting = same_order or same_parcels or atlases
     if len(fitting) > 1:
-        found = f"The source holds several atlases ({listed(atlases, most=40)})."
-        raise NerveError(f"{found} Name one with --atlas, for example `--atlas {fitting[0]}`.")
+        raise NerveError(
+            f"The source holds several atlases ({listed(atlases, most=40)}). Name one with "
+            f"--atlas, for example `--atlas {fitting[0]}`."
+        )
     return [version for version in versions if version.atlas == fitting[0]]

@@ -1,4 +1,4 @@
-"""DSI Studio: `<scan>.<atlas>.<measure>.<end|pass>.connectivity.mat` with `connectivity` and `name`.
+"""DSI Studio: `<scan>.<atlas>.<measure>.<end|pass>.connectivity.mat`.
 
 `name` is one text with the labels of all regions, a line (or word) each.
 """
@@ -44,7 +44,11 @@ class DSIStudio(Reader):
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per file, of one atlas and one measure."""
-        files = [file for path in files_below(source, ENDING) if (file := _named(path))]
+        files = []
+        for path in files_below(source, ENDING):
+            file = _parse(path)
+            if file is not None:
+                files.append(file)
         if not files:
             return []
         files = _of_one_version(files, source, options)
@@ -73,7 +77,8 @@ class DSIStudio(Reader):
         return ScanData(matrix=matrix, labels=labels, values="other", measure=measure)
 
 
-def _named(path: Path) -> _File | None:
+def _parse(path: Path) -> _File | None:
+    """The parts of a name, or None for another kind of file."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None

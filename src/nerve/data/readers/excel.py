@@ -1,10 +1,10 @@
-"""Tables in workbooks of Excel: one sheet, read row by row, up to a size that a table of participants may have.
+"""Tables in workbooks of Excel: one sheet, up to the size that a table of participants may have.
 
-The sheet is the one that the user names (`--sheet`), or the only one with a column of ids. The row that
-names the columns may have a title or a line of remarks above it.
+The sheet is the one that the user names (`--sheet`), or the only one with a column of ids. The row
+that names the columns may have a title or a line of remarks above it.
 
-A sheet may hold one cell in its last row and column, 17 thousand million cells away from the first. So the size is
-looked at before rows are read, and again with every row.
+A sheet may hold one cell in its last row and column, 17 thousand million cells away from the first.
+So the size is looked at before rows are read, and again with every row.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _first_rows(sheet: Any) -> list[list[str]]:
 
 
 def _header_row(rows: Sequence[Sequence[Any]], keys: Set[str]) -> int:
-    """Which of the first rows names the columns: one with a column of ids, else the first full row of words."""
+    """Which of the first rows names the columns: one with ids, else the first full one of words."""
     width = max((len(row) for row in rows), default=0)
     full_rows = []
     for number, row in enumerate(rows):
@@ -186,9 +186,9 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _too_large(path: Path, found: str) -> NerveError:
+def _too_large(path: Path, cause: str) -> NerveError:
     expected = f"at most {MOST_ROWS:,} rows and {MOST_CELLS:,} cells in a workbook"
     remedy = (
         "Delete rows and columns that hold nothing, or save the sheet as .csv, which may be longer."
     )
-    return problem(path, found, expected=expected, remedy=remedy)
+    return problem(path, cause, expected=expected, remedy=remedy)

@@ -120,9 +120,25 @@ def find_frame(
             has_index = True
             words.append("a column that counts the rows")
         elif len(column) >= _FEWEST_TIMES and _has_equal_steps(column):
-            has_index = is_time = True
+            has_index = True
+            is_time = True
             words.append("a first column of times, which is left out")
     return Frame(has_header, has_index, is_time, " and ".join(words) or "none")
+
+
+def are_codes(numbers: np.ndarray) -> bool:
+    """Whether numbers are different whole ones from 0 on.
+
+    Parameters
+    ----------
+    numbers : (n,) array
+
+    Returns
+    -------
+    bool
+    """
+    are_counts = bool(np.all(np.isfinite(numbers) & (numbers >= 0) & (numbers % 1 == 0)))
+    return are_counts and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
 
 
 def _has_code_header(values: np.ndarray, where: object, codes: Collection[str]) -> bool:
@@ -183,21 +199,6 @@ def _is_matrix(values: np.ndarray) -> bool:
         return bool(upper.any() or lower.any())
     scale = max(float(np.abs(known - np.diag(known.diagonal())).max()), 1.0)
     return bool(np.abs(upper - lower).max() <= _TOLERANCE * scale)
-
-
-def are_codes(numbers: np.ndarray) -> bool:
-    """Whether numbers are different whole ones from 0 on.
-
-    Parameters
-    ----------
-    numbers : (n,) array
-
-    Returns
-    -------
-    bool
-    """
-    is_whole = bool(np.all(np.isfinite(numbers) & (numbers >= 0) & (numbers % 1 == 0)))
-    return is_whole and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
 
 
 def _counts_up(numbers: np.ndarray) -> bool:

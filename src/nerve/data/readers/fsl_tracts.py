@@ -1,4 +1,4 @@
-"""FSL's probtrackx2 in network mode: `fdt_network_matrix` with `waytotal`, one folder per participant.
+"""FSL's probtrackx2 in network mode: `fdt_network_matrix` and `waytotal` in a folder each.
 
 Entry (i, j) counts the samples from seed i that reached j, so that the matrix is not symmetric and
 rows depend on how many samples each seed sent. Each row is divided by its waytotal, and the mean of
@@ -18,7 +18,8 @@ from nerve.data.readers.names import scans_of_files
 from nerve.data.readers.opening import files_below
 from nerve.data.readers.text import read_numbers
 
-MATRIX, TOTALS = "fdt_network_matrix", "waytotal"
+MATRIX = "fdt_network_matrix"
+TOTALS = "waytotal"
 _NOTE = "each row was divided by its waytotal, then the mean of the matrix and its mirror taken"
 
 

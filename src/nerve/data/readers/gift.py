@@ -1,4 +1,4 @@
-"""GIFT's dynamic FC (`FNCdyn`) is refused: windows of one scan are not scans, and no window is the FC of a participant."""
+"""GIFT's dynamic FC (`FNCdyn`) is refused: the windows of a scan are not scans."""
 
 from __future__ import annotations
 

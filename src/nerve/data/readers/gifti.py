@@ -1,7 +1,8 @@
-"""GIFTI matrices: micapipe's `…_desc-FC.shape.gii`, `…_full-connectome.shape.gii`, and any `.shape.gii` of a matrix.
+"""GIFTI matrices: micapipe's `…_desc-FC.shape.gii`, and any other `.shape.gii` of a matrix.
 
-micapipe fills only one triangle. Its files hold no labels: regions are in the order of its own table
-(subcortical, cerebellar, cortical, with the medial walls among them), which `--order TSV` describes.
+micapipe fills only one triangle. Its files hold no labels: regions are in the order of its own
+table (subcortical, cerebellar, cortical, with the medial walls among them), which `--order TSV`
+describes.
 """
 
 from __future__ import annotations

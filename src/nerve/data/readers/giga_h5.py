@@ -1,7 +1,8 @@
 """Reads giga_connectome before version 0.5: HDF5 files with a group per participant and session.
 
-A file is of all participants (`atlas-MIST_desc-simple.h5`) or of one (`…_relmat.h5`). The arrays are named after the
-scan, the atlas and its resolution: `sub-1_task-rest_run-1_atlas-MIST_desc-64_connectome` and `…_timeseries`.
+A file is of all participants (`atlas-MIST_desc-simple.h5`) or of one (`…_relmat.h5`). The arrays
+are named after the scan, the atlas and its resolution:
+`sub-1_task-rest_run-1_atlas-MIST_desc-64_connectome` and `…_timeseries`.
 """
 
 from __future__ import annotations
@@ -35,27 +36,26 @@ class GigaH5(Reader):
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per array, all of one atlas and one resolution."""
-        arrays = [found for path in files_below(source, ".h5", ".hdf5") for found in _arrays(path)]
-        kinds = {
-            kind: [one for one in arrays if _KINDS[one[0].suffix] == kind]
-            for kind in ("fc", "series")
-        }
-        kind, chosen, _ = one_version(kinds, options, lambda one: version_of(one[0]))
+        kinds: dict[str, list[tuple[BidsName, str]]] = {"fc": [], "series": []}
+        for path in files_below(source, ".h5", ".hdf5"):
+            for name, key in _arrays(path):
+                kinds[_KINDS[name.suffix]].append((name, key))
+        kind, chosen, _ = one_version(kinds, options, lambda array: version_of(array[0]))
         return of_one_task([name.as_scan(kind, key=key) for name, key in chosen], options)
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix or series; these files hold no labels."""
-        with (
-            explained_errors(require_file(scan.path), "a whole HDF5 file"),
-            h5py.File(scan.path, "r") as file,
-        ):
-            return ScanData.of(
-                scan.kind, as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path)
-            )
+        with explained_errors(require_file(scan.path), "a whole HDF5 file"):
+            with h5py.File(scan.path, "r") as file:
+                array = own_dataset(file, str(scan.key), scan.path)[()]
+            return ScanData.of(scan.kind, as_numbers(array, scan.path))
 
 
 def _arrays(path: Path) -> Iterator[tuple[BidsName, str]]:
-    """The arrays of a file that are named as giga_connectome names them; a session may stand only above them."""
+    """Name and path of each array that is named as giga_connectome names them.
+
+    A session may stand only above them.
+    """
     keys: list[str] = []
     try:
         with h5py.File(require_file(path), "r") as file:  # visiting follows no links to other files

@@ -1,7 +1,7 @@
 """One spelling per participant: ids of files and of tables are compared in one normal form.
 
-Where that is not enough, `match_ids` tries the ways in which programs change ids (leading zeros, case
-…) and takes one only if it makes the match one to one; the plan says which.
+Where that is not enough, `match_ids` tries the ways in which programs change ids (leading zeros,
+case …) and takes one only if it makes the match one to one; the plan says which.
 """
 
 from __future__ import annotations
@@ -44,13 +44,12 @@ def normal_id(participant: object) -> str:
 
     Examples
     --------
-    >>> [normal_id(word) for word in ("NDAR_INV0A", "NDARINV0A", "sub-NDARINV0A", " sub-010 ", "CMU_a_0050642")]
+    >>> ids = ("NDAR_INV0A", "NDARINV0A", "sub-NDARINV0A", " sub-010 ", "CMU_a_0050642")
+    >>> [normal_id(word) for word in ids]
     ['NDARINV0A', 'NDARINV0A', 'NDARINV0A', '010', 'CMU_a_0050642']
     """
-    if (
-        isinstance(participant, float) and participant.is_integer()
-    ):  # a column of numbers with a gap in it
-        participant = int(participant)
+    if isinstance(participant, float) and participant.is_integer():
+        participant = int(participant)  # of a column of numbers with a gap in it
     word = unicodedata.normalize("NFC", str(participant)).strip()
     word = re.sub(r"^sub-", "", word, flags=re.IGNORECASE)
     return re.sub(r"^NDAR_INV", "NDARINV", word)
@@ -107,34 +106,6 @@ def match_ids(data_ids: Sequence[str], table_ids: Iterable[str]) -> IdMatch:
     return best
 
 
-def _one_to_one(
-    data_ids: Iterable[str], table_ids: Iterable[str], names: Sequence[str]
-) -> dict[str, str] | None:
-    """The pairs that are the same after some changes; None where two ids of a side become one."""
-    changed_data = _changed(data_ids, names)
-    changed_table = _changed(table_ids, names)
-    pairs = {}
-    for changed, words in changed_data.items():
-        partners = changed_table.get(changed, [])
-        if not partners:
-            continue
-        if len(words) > 1 or len(partners) > 1:
-            return None
-        pairs[words[0]] = partners[0]
-    return pairs
-
-
-def _changed(words: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Changed id → the ids that become it."""
-    originals: dict[str, list[str]] = {}
-    for word in words:
-        changed = word
-        for name in names:
-            changed = ID_CHANGES[name](changed)
-        originals.setdefault(changed, []).append(word)
-    return originals
-
-
 def commonest_difference(data_ids: Sequence[str], table_ids: Sequence[str]) -> str:
     """Say what most often tells the ids of the data from those of the table.
 
@@ -181,14 +152,6 @@ def commonest_difference(data_ids: Sequence[str], table_ids: Sequence[str]) -> s
     return f"the ids of the data look like {ours}, those of the table like {theirs}"
 
 
-def _commonest_shape(words: Iterable[str]) -> str:
-    """The commonest pattern of ids, with 9 for each digit and a or A for each letter."""
-    shapes = Counter(
-        re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"[0-9]", "9", word))) for word in words
-    )
-    return shapes.most_common(1)[0][0] if shapes else "nothing"
-
-
 def both_sides(data_ids: Sequence[str], table_ids: Sequence[str]) -> str:
     """Show three ids of each side and what tells them apart, for errors.
 
@@ -232,3 +195,39 @@ def natural_key(word: str) -> tuple[tuple[int, str], ...]:
     """
     parts = re.findall(r"([0-9]+)|([^0-9]+)", word)
     return tuple((int(number), "") if number else (1 << 62, letters) for number, letters in parts)
+
+
+def _one_to_one(
+    data_ids: Iterable[str], table_ids: Iterable[str], names: Sequence[str]
+) -> dict[str, str] | None:
+    """The pairs that are the same after some changes; None where two ids of a side become one."""
+    changed_data = _changed(data_ids, names)
+    changed_table = _changed(table_ids, names)
+    pairs = {}
+    for changed, words in changed_data.items():
+        partners = changed_table.get(changed, [])
+        if not partners:
+            continue
+        if len(words) > 1 or len(partners) > 1:
+            return None
+        pairs[words[0]] = partners[0]
+    return pairs
+
+
+def _changed(words: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Changed id → the ids that become it."""
+    originals: dict[str, list[str]] = {}
+    for word in words:
+        changed = word
+        for name in names:
+            changed = ID_CHANGES[name](changed)
+        originals.setdefault(changed, []).append(word)
+    return originals
+
+
+def _commonest_shape(words: Iterable[str]) -> str:
+    """The commonest pattern of ids, with 9 for each digit and a or A for each letter."""
+    shapes = Counter(
+        re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"[0-9]", "9", word))) for word in words
+    )
+    return shapes.most_common(1)[0][0] if shapes else "nothing"

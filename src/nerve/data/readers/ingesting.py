@@ -122,43 +122,6 @@ def read_cohort(
         return _read_into_memory(source, options)
 
 
-def _read_into_memory(source: str | os.PathLike[str], options: dict[str, Any]) -> Cohort:
-    """What `read_cohort` does, with messages that name options."""
-    checked = check_options(Path(source), options)
-    plan = make_plan(Path(source), checked)
-    reader = ParticipantReader(plan)
-    notes = list(plan.notes)
-    aside = io.BytesIO()
-    with _complete_arrays(reader, plan, aside, notes) as (regions, participant_arrays):
-        n_regions = regions.n_regions
-        # memory is taken when it is written to: places of participants that are left out cost none
-        stack = np.empty((len(plan.scans), n_regions, n_regions), checked.dtype)
-        all_series = []
-        total = np.zeros((n_regions, n_regions))
-        for row, (matrix, series) in enumerate(participant_arrays):
-            stack[row] = matrix
-            total += matrix
-            if series is not None:
-                all_series.append(np.nan_to_num(series).astype(np.float32))
-    notes += _doubt_about_order(total, reader.n_participants, regions)
-    notes += reader.notes()
-    for note in notes:
-        log.info(note)
-        if note.startswith(WARNING):
-            sentence = in_python(note.removeprefix(WARNING).strip())
-            warnings.warn(sentence, NerveWarning, stacklevel=3)
-    return Cohort(
-        stack[: reader.n_participants],
-        as_read_back(reader.participants()),
-        regions,
-        all_series or None,
-        checked.name or "cohort",
-        measure=reader.measure,
-        exclusions=reader.exclusions(),
-        notes=_record(source, plan, options, [*plan.lines, reader.losses_line()], notes),
-    )
-
-
 def ingest(
     source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Any
 ) -> IngestReport:
@@ -218,6 +181,43 @@ def ingest(
     )
 
 
+def _read_into_memory(source: str | os.PathLike[str], options: dict[str, Any]) -> Cohort:
+    """What `read_cohort` does, with messages that name options."""
+    checked = check_options(Path(source), options)
+    plan = make_plan(Path(source), checked)
+    reader = ParticipantReader(plan)
+    notes = list(plan.notes)
+    aside = io.BytesIO()
+    with _complete_arrays(reader, plan, aside, notes) as (regions, participant_arrays):
+        n_regions = regions.n_regions
+        # memory is taken when it is written to: places of participants that are left out cost none
+        stack = np.empty((len(plan.scans), n_regions, n_regions), checked.dtype)
+        all_series = []
+        total = np.zeros((n_regions, n_regions))
+        for row, (matrix, series) in enumerate(participant_arrays):
+            stack[row] = matrix
+            total += matrix
+            if series is not None:
+                all_series.append(np.nan_to_num(series).astype(np.float32))
+    notes += _doubt_about_order(total, reader.n_participants, regions)
+    notes += reader.notes()
+    for note in notes:
+        log.info(note)
+        if note.startswith(WARNING):
+            sentence = in_python(note.removeprefix(WARNING).strip())
+            warnings.warn(sentence, NerveWarning, stacklevel=3)
+    return Cohort(
+        stack[: reader.n_participants],
+        as_read_back(reader.participants()),
+        regions,
+        all_series or None,
+        checked.name or "cohort",
+        measure=reader.measure,
+        exclusions=reader.exclusions(),
+        notes=_record(source, plan, options, [*plan.lines, reader.losses_line()], notes),
+    )
+
+
 def _record(
     source: object,
     plan: Plan,
@@ -239,7 +239,7 @@ def _record(
 def _doubt_about_order(
     total: np.ndarray, n_participants: int, regions: Parcellation
 ) -> Iterator[str]:
-    """A warning, if networks stand out more when the mean matrix is read in another region order."""
+    """A warning, if networks stand out more when the mean is read in another region order."""
     order = check_order(total / max(n_participants, 1), regions)
     if order.better:
         better_contrast = order.others[order.better]
@@ -330,7 +330,7 @@ class _KeptArrays:
         dropped = self._labels(is_lacking)
         if len(kept) < 2:
             remedy = "Use --missing drop-participant, or check the parcellation"
-            raise NerveError(f"No two regions have data in everyone. {remedy}.")
+            raise NerveError(f"No two regions have data in every participant. {remedy}.")
         if not dropped:
             return self.target, self
         are = "is" if len(dropped) == 1 else "are"
@@ -348,8 +348,9 @@ class _KeptArrays:
         unknown = self._labels(np.all(self.missing, axis=0))
         if unknown and len(self.missing):
             raise NerveError(
-                f"Nobody has data in {counted(len(unknown), 'region')} ({listed(unknown, 6)}), "
-                "so that there is no group mean to fill in. Use --missing drop-region."
+                f"No participant has data in {counted(len(unknown), 'region')} "
+                f"({listed(unknown, 6)}), so that there is no group mean to fill in. Use "
+                "--missing drop-region."
             )
         n_lacking = int(self.missing.any(axis=1).sum())
         if n_lacking:

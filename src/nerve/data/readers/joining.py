@@ -7,6 +7,7 @@ never averaged, and the first is never taken for the others.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,10 +95,11 @@ def join_participants(scans: _Scans, options: Options) -> Join:
     notes += id_note
 
     # one row per participant, named as the data name them
-    of_data = {theirs: ours for ours, theirs in pairs.items()}
-    without_data = [word for word in dict.fromkeys(table["participant_id"]) if word not in of_data]
-    table = table[table["participant_id"].isin(of_data)]
-    table = table.assign(participant_id=table["participant_id"].map(of_data))
+    data_id_of = {table_id: data_id for data_id, table_id in pairs.items()}
+    table_ids = dict.fromkeys(table["participant_id"])
+    without_data = [table_id for table_id in table_ids if table_id not in data_id_of]
+    table = table[table["participant_id"].isin(data_id_of)]
+    table = table.assign(participant_id=table["participant_id"].map(data_id_of))
     all_rows = table
     table, rows, row_notes, other_sessions = _row_of_each(table, scans, options, where)
     notes += row_notes
@@ -107,15 +109,15 @@ def join_participants(scans: _Scans, options: Options) -> Join:
             where,
             f"column {their_names.get('age', 'age')} holds {ages}",
             expected="years as numbers",
-            remedy="Give a column of numbers (--columns age=THEIRS), or keep this one under another "
-            f"name: --columns age_in_words={their_names.get('age', 'age')}.",
+            remedy="Give a column of numbers (--columns age=THEIRS), or keep this one under "
+            f"another name: --columns age_in_words={their_names.get('age', 'age')}.",
         )
     table, codes, code_notes = apply_na_values(table, options.na_values, where)
 
     # who is left out
     excluded = dict.fromkeys(without_data, NO_DATA)
     excluded |= other_sessions
-    without_row = [word for word in with_data if word not in pairs]
+    without_row = [data_id for data_id in with_data if data_id not in pairs]
     excluded |= dict.fromkeys(without_row, NO_ROW)
     if without_data:
         ids = listed(without_data, most=5)
@@ -123,9 +125,12 @@ def join_participants(scans: _Scans, options: Options) -> Join:
     if without_row:
         ids = listed(without_row, most=5)
         notes.append(f"{counted(len(without_row))} without a row in the table ({ids})")
-    matched = [word for word in with_data if word in pairs and word not in other_sessions]
+    matched = [
+        data_id for data_id in with_data if data_id in pairs and data_id not in other_sessions
+    ]
     if not matched:
-        sessions = sorted({scan.session for group in scans.values() for scan in group})
+        all_scans = itertools.chain.from_iterable(scans.values())
+        sessions = sorted({scan.session for scan in all_scans})
         raise problem(
             where,
             f"no participant has a row of the session of their scan ({listed(sessions)})",
@@ -134,6 +139,33 @@ def join_participants(scans: _Scans, options: Options) -> Join:
         )
     table = table.set_index("participant_id").loc[matched].reset_index()
     return Join(table, excluded, rows, notes, codes, code_notes)
+
+
+def bare_session(session: object) -> str:
+    """The name of a session without `ses-`, and without the `.0` of a column of numbers."""
+    return str(session).strip().removeprefix("ses-").removesuffix(".0")
+
+
+def normal_session(session: str) -> str:
+    """The name of a session without case, separators and leading zeros.
+
+    Parameters
+    ----------
+    session : str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> normal_session("ses-baselineYear1Arm1"), normal_session("baseline_year_1_arm_1")
+    ('baselineyear1arm1', 'baselineyear1arm1')
+    >>> normal_session("01")
+    '1'
+    """
+    words = re.sub(r"(?<![0-9])0+(?=[0-9])", "", bare_session(session).casefold())
+    return re.sub(r"[^a-z0-9]", "", words)
 
 
 def _pair_ids(
@@ -156,10 +188,10 @@ def _pair_ids(
             )
     n_lost = len(with_data) - len(pairs)
     if not pairs or (n_lost > MOST_EXCLUDED * len(with_data) and not options.allow_exclusions):
-        unmatched = [word for word in with_data if word not in pairs]
+        unmatched = [data_id for data_id in with_data if data_id not in pairs]
         partners = set(pairs.values())
-        unused = [word for word in ids if word not in partners]
-        found = (
+        unused = [table_id for table_id in ids if table_id not in partners]
+        cause = (
             f"{len(pairs)} of the {len(with_data)} participants with data have a row among its "
             f"{len(ids)} ids; {both_sides(unmatched, unused)}"
         )
@@ -169,7 +201,7 @@ def _pair_ids(
         )
         if pairs:
             remedy += ", or leave the others out (--allow-exclusions)"
-        raise problem(where, found, remedy=f"{remedy}.")
+        raise problem(where, cause, remedy=f"{remedy}.")
     return pairs, notes
 
 
@@ -206,29 +238,30 @@ def _row_of_each(
     scan_sessions = {
         participant: {scan.session for scan in group} for participant, group in scans.items()
     }
-    named = sorted({word for words in scan_sessions.values() for word in words if word})
-    is_repeated = table["participant_id"].duplicated().any()
-    if options.sessions and not (has_sessions and named):
-        lacking = "the table has no column session_id" if named else "the files name no session"
-        raise NerveError(f"--sessions cannot be used: {lacking}. Leave it out.")
-    if not is_repeated and not (has_sessions and named):
-        return table, "the only row of each participant", [], {}
+    all_sessions: set[str] = set().union(*scan_sessions.values())
+    named = sorted(all_sessions - {""})
     if not has_sessions or not named:
-        raise _several_rows(table, table, where)
+        if options.sessions:
+            lacking = "the table has no column session_id" if named else "the files name no session"
+            raise NerveError(f"--sessions cannot be used: {lacking}. Leave it out.")
+        if table["participant_id"].duplicated().any():
+            raise _several_rows(table, table, where)
+        return table, "the only row of each participant", [], {}
 
     # names of sessions: the user's map, the same, or the same once normalised
-    visits = sorted({str(word) for word in table["session_id"].dropna()}, key=natural_key)
-    visit_of, how = _match_sessions(named, visits, options.sessions, where)
+    visits = sorted({str(visit) for visit in table["session_id"].dropna()}, key=natural_key)
+    visit_of, match_note = _match_sessions(named, visits, options.sessions, where)
     rows = []
     other_sessions = {}
     bare_sessions = table["session_id"].map(bare_session)
     for participant, group in table.groupby("participant_id", sort=False):
-        wanted = {visit_of.get(word, word) for word in scan_sessions[str(participant)]}
+        wanted = {visit_of.get(session, session) for session in scan_sessions[str(participant)]}
         if len(wanted) > 1:
             raise problem(
                 where,
                 f"the scans of several sessions of participant {participant} "
-                f"({listed(sorted(wanted), most=4)}) are put together, and the table has a row per session",
+                f"({listed(sorted(wanted), most=4)}) are put together, and the table has a row "
+                "per session",
                 expected="scans of one session",
                 remedy="Choose with --session, or --repeats first, or say whose row counts for "
                 "everyone: --visit VALUE.",
@@ -242,8 +275,8 @@ def _row_of_each(
     chosen_rows = pd.concat(rows) if rows else table.iloc[:0]
     if chosen_rows["participant_id"].duplicated().any():
         raise _several_rows(chosen_rows, table, where)
-    words = "the row of the same participant and session"
-    return chosen_rows, words, [how], other_sessions
+    which_rows = "the row of the same participant and session"
+    return chosen_rows, which_rows, [match_note], other_sessions
 
 
 def _rows_of_visit(
@@ -258,7 +291,7 @@ def _rows_of_visit(
         )
     is_visit = table["session_id"].map(bare_session) == bare_session(visit)
     if not is_visit.any():
-        visits = sorted({str(word) for word in table["session_id"].dropna()}, key=natural_key)
+        visits = sorted({str(name) for name in table["session_id"].dropna()}, key=natural_key)
         raise problem(where, f"no row is of visit {visit!r}", expected=f"one of {listed(visits)}")
     without = table.loc[~table["participant_id"].isin(table.loc[is_visit, "participant_id"])]
     reason = f"no row of visit {visit} in the participants table"
@@ -279,8 +312,8 @@ def _match_sessions(
         unknown = [visit for visit in visit_of.values() if visit not in bare_visits]
         if unknown or not set(visit_of) & set(named):
             raise NerveError(
-                f"--sessions maps {listed(user_map.items(), most=3)}, expected sessions of the scans "
-                f"({listed(named)}) and sessions of the table ({listed(visits)})."
+                f"--sessions maps {listed(user_map.items(), most=3)}, expected sessions of the "
+                f"scans ({listed(named)}) and sessions of the table ({listed(visits)})."
             )
         return visit_of, "names of sessions are mapped by --sessions"
     if all(session in bare_visits for session in named):
@@ -315,33 +348,6 @@ def _by_normal_name(words: Iterable[str]) -> dict[str, list[str]]:
     return names
 
 
-def bare_session(session: object) -> str:
-    """The name of a session without `ses-`, and without the `.0` of a column of numbers."""
-    return str(session).strip().removeprefix("ses-").removesuffix(".0")
-
-
-def normal_session(session: str) -> str:
-    """The name of a session without case, separators and leading zeros.
-
-    Parameters
-    ----------
-    session : str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> normal_session("ses-baselineYear1Arm1"), normal_session("baseline_year_1_arm_1")
-    ('baselineyear1arm1', 'baselineyear1arm1')
-    >>> normal_session("01")
-    '1'
-    """
-    words = re.sub(r"(?<![0-9])0+(?=[0-9])", "", bare_session(session).casefold())
-    return re.sub(r"[^a-z0-9]", "", words)
-
-
 def _telling_column(table: pd.DataFrame) -> str:
     """A column that tells the several rows of participants apart, or an empty string."""
     is_repeated = table["participant_id"].duplicated(keep=False)
@@ -349,18 +355,21 @@ def _telling_column(table: pd.DataFrame) -> str:
     candidates = []
     for name in table.columns.drop(["participant_id", "session_id"], errors="ignore"):
         values = rows[name]
-        is_whole = values.notna().all()
-        tells = not rows.duplicated(["participant_id", name]).any()
-        if is_whole and tells and 1 < values.nunique() <= max(12, len(rows) // 10):
+        is_complete = values.notna().all()
+        is_unique = not rows.duplicated(["participant_id", name]).any()
+        if is_complete and is_unique and 1 < values.nunique() <= max(12, len(rows) // 10):
             candidates.append((values.nunique(), str(name)))
     return min(candidates)[1] if candidates else ""
 
 
 def _several_rows(rows: pd.DataFrame, table: pd.DataFrame, where: object) -> NerveError:
-    """The error about several rows of a participant; the remedy tells all rows of the table apart."""
+    """The error about several rows of a participant.
+
+    The remedy tells all rows of the table apart.
+    """
     repeated = rows.loc[rows["participant_id"].duplicated(), "participant_id"].unique()
     have = "has" if len(repeated) == 1 else "have"
-    found = f"{counted(len(repeated))} {have} several rows ({listed(repeated, 4)})"
+    cause = f"{counted(len(repeated))} {have} several rows ({listed(repeated, 4)})"
     key = ["participant_id", "session_id"]
     telling_column = _telling_column(table)
     if "session_id" in table.columns and not table.duplicated(key).any():
@@ -374,10 +383,11 @@ def _several_rows(rows: pd.DataFrame, table: pd.DataFrame, where: object) -> Ner
         )
     else:
         remedy = "Remove the others, or name the column of visits: --columns session_id=THEIRS."
-    return problem(where, found, expected="one row per participant and session", remedy=remedy)
+    return problem(where, cause, expected="one row per participant and session", remedy=remedy)
 
 
 def _values(column: pd.Series) -> str:
+    """The values of a column, listed."""
     words: set[str] = {str(value) for value in column.dropna().tolist()}
     ordered = sorted(words, key=natural_key)
     return listed(ordered, most=6)

@@ -1,4 +1,4 @@
-"""Time series of all participants in one table: a row per participant and volume, a column per region.
+"""Time series of all participants in one table: a row per volume, a column per region.
 
 subject,TR,ROI_1,ROI_2 …
 """

@@ -22,13 +22,14 @@ from nerve._utils.archives import refuse_bomb
 from nerve._utils.errors import problem
 
 _HEADER = 128
-_PREFIX = (
-    1 << 16
-)  # bytes of a variable whose tags are looked at; those of a numeric array lie in the first 200
-_MATRIX, _COMPRESSED = 14, 15
+# bytes of a variable whose tags are looked at; those of a numeric array lie in the first 200
+_PREFIX = 1 << 16
+_MATRIX = 14
+_COMPRESSED = 15
 _DATA_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
 _NUMERIC_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
-_SPARSE, _NUMERIC_CLASSES = 5, range(6, 16)
+_SPARSE = 5
+_NUMERIC_CLASSES = range(6, 16)
 # code of a data type of version 4 → bytes per number
 _BYTES_OF_VERSION_4 = {0: 8, 1: 4, 2: 4, 3: 2, 4: 2, 5: 1}
 _HANDLES = (16, 17)  # functions and opaque objects
@@ -38,9 +39,10 @@ _DEEPEST = 20  # cells within cells
 def refuse_unsound(source: Path | bytes, where: object) -> None:
     """Raise a `NerveError` unless the tags of a MAT v5 file (or its bytes) fit together."""
     try:
-        data = (
-            memoryview(source) if isinstance(source, bytes) else np.memmap(source, mode="r").data
-        )  # may be gigabytes
+        if isinstance(source, bytes):
+            data = memoryview(source)
+        else:
+            data = np.memmap(source, mode="r").data  # may be gigabytes
         if _check_version_4(data, where):
             return
         order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:_HEADER]), "")
@@ -50,11 +52,14 @@ def refuse_unsound(source: Path | bytes, where: object) -> None:
                 _check_compressed(content, order)
             else:
                 _require(kind == _MATRIX)
-                _check_matrix(content[:_PREFIX], order, whole=len(content) <= _PREFIX)
+                is_complete = len(content) <= _PREFIX
+                _check_matrix(content[:_PREFIX], order, is_complete=is_complete)
     except (struct.error, zlib.error, OSError) as error:
-        found = "the MATLAB file is damaged: it was cut off, or its parts do not fit together"
         raise problem(
-            where, found, expected="a whole file", remedy="Copy or save it again."
+            where,
+            "the MATLAB file is damaged: it was cut off, or its parts do not fit together",
+            expected="a whole file",
+            remedy="Copy or save it again.",
         ) from error
 
 
@@ -84,44 +89,52 @@ def _require(sound: bool) -> None:
 
 
 def _elements(
-    data: memoryview, order: str, *, top: bool = False, whole: bool = True
+    data: memoryview, order: str, *, top: bool = False, is_complete: bool = True
 ) -> Iterator[tuple[int, memoryview]]:
-    """Type and content of the elements that stand one after another; a prefix (not `whole`) may end in one."""
+    """Type and content of the elements that stand one after another.
+
+    `top` says that they stand in the file itself, where no element is small. Data that are not
+    complete (the beginning of a long variable) may end inside an element.
+    """
     at = 0
     while at + 8 <= len(data):
         kind, size = struct.unpack_from(order + "II", data, at)
-        start, after = at + 8, at + 8 + size
-        if (
-            kind >> 16 and not top
-        ):  # a small element: both numbers in four bytes, the data in the next four
-            kind, size = kind & 0xFFFF, kind >> 16
-            start, after = at + 4, at + 8
+        start = at + 8
+        end = start + size
+        if kind >> 16 and not top:
+            # a small element: both numbers in four bytes, the data in the next four
+            size = kind >> 16
+            kind = kind & 0xFFFF
+            start = at + 4
+            end = at + 8
             _require(size <= 4)
         if start + size > len(data):
-            _require(not whole)
+            _require(not is_complete)
             yield kind, data[start:]
             return
         yield kind, data[start : start + size]
-        at = after if kind == _COMPRESSED else after + (-after % 8)
-    _require(not whole or not any(data[at:]))
+        at = end if kind == _COMPRESSED else end + (-end % 8)
+    _require(not is_complete or not any(data[at:]))
 
 
 def _check_compressed(content: memoryview, order: str) -> None:
+    """A compressed element holds one array; only its beginning is unpacked."""
     inner = zlib.decompressobj().decompress(content, _PREFIX)
     if len(inner) >= 8:
         refuse_bomb("the MATLAB file", len(content), struct.unpack_from(order + "I", inner, 4)[0])
-    whole = len(inner) < _PREFIX
-    found = list(_elements(memoryview(inner), order, top=True, whole=whole))
-    _require([kind for kind, _ in found] == [_MATRIX])
-    _check_matrix(found[0][1], order, whole=whole)
+    is_complete = len(inner) < _PREFIX
+    elements = list(_elements(memoryview(inner), order, top=True, is_complete=is_complete))
+    _require([kind for kind, _ in elements] == [_MATRIX])
+    _, matrix = elements[0]
+    _check_matrix(matrix, order, is_complete=is_complete)
 
 
-def _check_matrix(content: memoryview, order: str, *, whole: bool, depth: int = 0) -> None:
+def _check_matrix(content: memoryview, order: str, *, is_complete: bool, depth: int = 0) -> None:
     """Flags, dimensions and name, then data or nested arrays."""
     if len(content) == 0:  # how MATLAB writes an empty cell
         return
     _require(depth <= _DEEPEST)
-    parts = list(_elements(content, order, whole=whole))
+    parts = list(_elements(content, order, is_complete=is_complete))
     _require(len(parts) > 0 and parts[0][0] == 6 and len(parts[0][1]) == 8)
     array_class = parts[0][1][0 if order == "<" else 3]
     if array_class in _HANDLES:  # have a layout of their own, which scipy does not look into
@@ -137,9 +150,9 @@ def _check_matrix(content: memoryview, order: str, *, whole: bool, depth: int = 
     )
     is_complex = bool(parts[0][1][1 if order == "<" else 2] & 0x08)
     n_data = {**dict.fromkeys(_NUMERIC_CLASSES, 1), _SPARSE: 3}.get(array_class)
-    if n_data and (is_complex or whole):  # a long complex array is no FC either
+    if n_data and (is_complex or is_complete):  # a long complex array is no FC either
         _require(len(parts) == 3 + n_data + is_complex)
     for i, (kind, inner) in enumerate(parts[2:]):
         _require(kind in (allowed if i else _DATA_TYPES))
         if kind == _MATRIX:
-            _check_matrix(inner, order, whole=whole, depth=depth + 1)
+            _check_matrix(inner, order, is_complete=is_complete, depth=depth + 1)

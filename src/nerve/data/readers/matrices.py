@@ -1,4 +1,4 @@
-"""One matrix from a file → a correlation matrix: checked, symmetric, unit diagonal, missing regions as NaN rows.
+"""A matrix as a file holds it → a checked, symmetric correlation matrix.
 
 r or Fisher z is decided once for a source from what its matrices show, never file by file.
 """
@@ -22,7 +22,8 @@ MOST_NEGATIVE = 0.03
 LARGEST_Z = 5.0  # larger values are z statistics, no Fisher z: r would be .9999
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
-# regions from which on Fisher z has values beyond 1, so that none of them shows r (docs/decisions.md)
+# regions from which on Fisher z has values beyond 1, so that none of them shows r
+# (docs/decisions.md)
 REGIONS_THAT_SHOW_Z = 100
 
 
@@ -32,7 +33,8 @@ def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
     Parameters
     ----------
     data : ScanData
-        As the reader returned it. What its format says about the measure must not contradict the user.
+        As the reader returned it. What its format says about the measure must not contradict the
+        user.
     options : Options
         With the user's `measure`, `values` and `kind`.
     where : object
@@ -79,23 +81,6 @@ def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
     return _with_both_triangles(data)
 
 
-def _with_both_triangles(data: ScanData) -> ScanData:
-    """With the filled triangle copied to the other, if that is empty (zeros, or cells without a number)."""
-    matrix = data.array
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 3:
-        return data
-    is_below = np.tri(len(matrix), k=-1, dtype=bool)
-    has_lower = bool(np.nan_to_num(matrix[is_below]).any())
-    has_upper = bool(np.nan_to_num(matrix.T[is_below]).any())
-    if has_lower == has_upper:
-        return data
-    is_taken = is_below.T if has_lower else is_below  # the entries that their mirror fills
-    filled = "lower" if has_lower else "upper"
-    note = f"only the {filled} triangle is filled; it was copied to the other"
-    matrix = np.where(is_taken, matrix.T, matrix)
-    return replace(data, matrix=matrix, notes=(*data.notes, note))
-
-
 def clean_matrix(
     matrix: np.ndarray, where: object, values: str = "r", measure: str | None = None
 ) -> np.ndarray:
@@ -104,7 +89,8 @@ def clean_matrix(
     Parameters
     ----------
     matrix : (R, R) array
-        As it stands in the file. A region without data is a row of NaN, or of zeros off the diagonal.
+        As it stands in the file. A region without data is a row of NaN, or of zeros off the
+        diagonal.
     where : object
         What errors call it: file and participant.
     values : {"r", "z", "other"}
@@ -197,40 +183,6 @@ def is_symmetric(matrices: np.ndarray) -> bool:
     return bool(np.allclose(known, known.swapaxes(-1, -2), atol=TOLERANCE))
 
 
-def _symmetric(matrix: np.ndarray, where: object, tolerance: float) -> np.ndarray:
-    """The mean of the matrix and its mirror, if they hardly differ."""
-    with np.errstate(over="ignore"):
-        # the difference is antisymmetric, so that its maximum is its largest absolute value
-        worst = float((matrix - matrix.T).max())
-    if worst == 0:
-        return matrix
-    if worst <= tolerance:
-        return (matrix + matrix.T) / 2
-    raise problem(
-        where,
-        f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})",
-        expected=f"at most {tolerance:g}",
-        remedy="Check that the file holds connectivity and is whole.",
-    )
-
-
-def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
-    """A diagonal of ones, or one that was blanked (all 0, or not finite), is accepted."""
-    finite = diagonal[np.isfinite(diagonal)]
-    if (
-        not len(finite)
-        or np.all(np.abs(finite - 1) <= TOLERANCE)
-        or np.all(np.abs(finite) <= TOLERANCE)
-    ):
-        return
-    found = f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}"
-    remedy = (
-        "If they are Fisher z, say --values z; if they are covariances, streamline counts or "
-        "something else, say --measure NAME."
-    )
-    raise problem(where, found, expected="1 (or all 0)", remedy=remedy)
-
-
 def infer_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     """Infer from one matrix whether it holds r or Fisher z.
 
@@ -316,7 +268,8 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
         if is_unknown and all(_may_be_either(data.array) for _, data in probes):
             raise problem(
                 source,
-                "its matrices have no diagonal, and no value beyond 1, that would tell r from Fisher z",
+                "its matrices have no diagonal, and no value beyond 1, that would tell r from "
+                "Fisher z",
                 expected="one of the two",
                 remedy="Say which they hold: --values r or --values z.",
             )
@@ -326,13 +279,6 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
         "and are turned to r"
     )
     return "z", False, [note]
-
-
-def _may_be_either(matrix: np.ndarray) -> bool:
-    """Whether r and Fisher z both fit: a blank diagonal, and few regions without a value beyond 1."""
-    diagonal = np.asarray(matrix, np.float64).diagonal()
-    is_blank = bool((np.isnan(diagonal) | (np.abs(diagonal) <= TOLERANCE)).all())
-    return is_blank and len(matrix) < REGIONS_THAT_SHOW_Z
 
 
 def mixed_values_message(
@@ -356,14 +302,6 @@ def mixed_values_message(
         "Read one kind: keep the others out with --id-pattern, or say what all files hold with "
         "--values r or --values z (who does not fit is then left out)."
     )
-
-
-def _is_positive_only_as_z(matrix: np.ndarray) -> bool:
-    """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
-    as_r = np.where(np.eye(len(matrix)), 1.0, matrix)
-    if negative_share(as_r) <= MOST_NEGATIVE:
-        return False
-    return negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3
 
 
 def negative_share(matrix: np.ndarray) -> float:
@@ -413,3 +351,70 @@ def average_matrices(matrices: np.ndarray, measure: str) -> np.ndarray:
     if are_correlations:
         mean = inverse_fisher_z(mean)
     return mean.astype(np.float32)
+
+
+def _with_both_triangles(data: ScanData) -> ScanData:
+    """Copy the filled triangle to the other, if that is empty (zeros, or no numbers)."""
+    matrix = data.array
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 3:
+        return data
+    is_below = np.tri(len(matrix), k=-1, dtype=bool)
+    has_lower = bool(np.nan_to_num(matrix[is_below]).any())
+    has_upper = bool(np.nan_to_num(matrix.T[is_below]).any())
+    if has_lower == has_upper:
+        return data
+    is_taken = is_below.T if has_lower else is_below  # the entries that their mirror fills
+    filled = "lower" if has_lower else "upper"
+    note = f"only the {filled} triangle is filled; it was copied to the other"
+    matrix = np.where(is_taken, matrix.T, matrix)
+    return replace(data, matrix=matrix, notes=(*data.notes, note))
+
+
+def _symmetric(matrix: np.ndarray, where: object, tolerance: float) -> np.ndarray:
+    """The mean of the matrix and its mirror, if they hardly differ."""
+    with np.errstate(over="ignore"):
+        # the difference is antisymmetric, so that its maximum is its largest absolute value
+        worst = float((matrix - matrix.T).max())
+    if worst == 0:
+        return matrix
+    if worst <= tolerance:
+        return (matrix + matrix.T) / 2
+    raise problem(
+        where,
+        f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})",
+        expected=f"at most {tolerance:g}",
+        remedy="Check that the file holds connectivity and is whole.",
+    )
+
+
+def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
+    """A diagonal of ones, or one that was blanked (all 0, or not finite), is accepted."""
+    finite = diagonal[np.isfinite(diagonal)]
+    if (
+        not len(finite)
+        or np.all(np.abs(finite - 1) <= TOLERANCE)
+        or np.all(np.abs(finite) <= TOLERANCE)
+    ):
+        return
+    raise problem(
+        where,
+        f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}",
+        expected="1 (or all 0)",
+        remedy="If they are Fisher z, say --values z; if they are covariances, streamline counts "
+        "or something else, say --measure NAME.",
+    )
+
+
+def _may_be_either(matrix: np.ndarray) -> bool:
+    """Whether r and Fisher z both fit: a blank diagonal, and few regions, none beyond 1."""
+    diagonal = np.asarray(matrix, np.float64).diagonal()
+    is_blank = bool((np.isnan(diagonal) | (np.abs(diagonal) <= TOLERANCE)).all())
+    return is_blank and len(matrix) < REGIONS_THAT_SHOW_Z
+
+
+def _is_positive_only_as_z(matrix: np.ndarray) -> bool:
+    """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
+    as_r = np.where(np.eye(len(matrix)), 1.0, matrix)
+    if negative_share(as_r) <= MOST_NEGATIVE:
+        return False
+    return negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3

@@ -1,4 +1,4 @@
-"""Files of several measures of the same participants in one folder: FC beside streamline counts, for example.
+"""Files of several measures of the same participants in one folder: FC beside streamline counts.
 
 They are two matrices of one participant, never of two. Which measure is read must be said.
 """

@@ -1,4 +1,4 @@
-"""Whose a file is, by its name or its folder's: `sub-` where there is one, a known id, or what differs.
+"""Whose a file is, by its name or folder: by `sub-`, a known id, or what differs between files.
 
 Where two parts of the paths could be the participant, nothing is guessed: `AmbiguousParticipants`
 shows both, each with the `--id-pattern` that takes it.
@@ -46,6 +46,8 @@ _OCCASION = re.compile(
 )
 # `sub-NYU_01`: an id with a mark in it, which BIDS does not allow, and no entity such as `ses-1`
 _ID_OF_TWO_WORDS = r"(?:^|/)sub-(?P<id>[A-Za-z]+_[0-9]+)(?![A-Za-z0-9-])"
+# letters and digits of any script; an accent may be a character of its own after its letter
+_LABEL = r"(?:[^\W_][\u0300-\u036f]*)+"
 _ENDING = re.compile(
     r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5|netcc|shape\.gii|func\.gii)(\.gz)?$", re.IGNORECASE
 )
@@ -149,37 +151,13 @@ def scans_of_files(paths: Sequence[Path], root: Path, options: Options) -> list[
     if options.id_pattern is not None or not scans:  # the user's pattern says who is who
         return scans
     certain = [_certain_participant(path_below(path, root), known_ids) for path in paths]
-    scans = [replace(scan, run=scan.run or bare_name(scan.path)[1]) for scan in scans]
+    for number, scan in enumerate(scans):
+        _, occasion = bare_name(scan.path)
+        scans[number] = replace(scan, run=scan.run or occasion)
     if not all(certain):
         scans = _name_by_difference(scans, certain, root)
     _refuse_unexplained(scans, root)
     return scans
-
-
-def _name_by_difference(
-    scans: Sequence[ScanFile], certain: Sequence[str], root: Path
-) -> list[ScanFile]:
-    """Name the participants by the part of the paths that differs from file to file.
-
-    Where some names tell their participants by themselves, the others must agree with that.
-    """
-    paths = [path_below(scan.path, root) for scan in scans]
-    names = [bare_name(scan.path)[0] for scan in scans]
-    try:
-        candidate = choose_candidate(paths, names)
-    except AmbiguousParticipants:
-        if any(certain):  # a table names the others, and these have no row in it
-            return list(scans)
-        raise
-    participants = [normal_id(value) for value in candidate.values]
-    for known, participant in zip(certain, participants, strict=True):
-        if known and known != participant:
-            return list(scans)
-    runs = candidate.rest or [""] * len(scans)
-    return [
-        replace(scan, participant=participant, run=scan.run or run)
-        for scan, participant, run in zip(scans, participants, runs, strict=True)
-    ]
 
 
 def scan_of_file(path: Path, root: Path, ids: Sequence[str] = ()) -> ScanFile:
@@ -206,14 +184,13 @@ def scan_of_file(path: Path, root: Path, ids: Sequence[str] = ()) -> ScanFile:
     >>> scan_of_file(Path("d/S7_FC.csv"), Path("d")).participant
     'S7'
     """
-    words = path_below(path, root)
-    participant = (
-        _certain_participant(words, ids)
-        or bare_name(path)[0]
-        or normal_id(_ENDING.sub("", path.name))
-    )
+    below = path_below(path, root)
+    name, _ = bare_name(path)
+    participant = _certain_participant(below, ids) or name
+    if not participant:
+        participant = normal_id(_ENDING.sub("", path.name))
     entities: dict[str, str] = {}
-    for key, value in re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", words):
+    for key, value in re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", below):
         entities.setdefault(key, value)
     return ScanFile(
         participant,
@@ -312,22 +289,96 @@ def bare_name(path: Path) -> tuple[str, str]:
     return name, "_".join(occasions)
 
 
-# letters and digits of any script; an accent may be a character of its own after its letter
-_LABEL = r"(?:[^\W_][\u0300-\u036f]*)+"
+def choose_candidate(paths: Sequence[str], names: Sequence[str]) -> Candidate:
+    """Choose the part of the paths that is the participant.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Below the source, with slashes.
+    names : sequence of str
+        The names of the files without ending and words for what they hold; empty where nothing is
+        left.
+
+    Returns
+    -------
+    Candidate
+        `AmbiguousParticipants` is raised where there are several.
+    """
+    candidates = _folder_candidates(paths)
+    if all(names):
+        before, after = _around(paths, names)
+        pattern = f"(?:^|/){before}(?P<id>[^/]+?){after}$"
+        candidates.append(Candidate(list(names), pattern, "the file name"))
+    differing = [candidate for candidate in candidates if candidate.n_participants > 1]
+    if not differing:
+        return _one_participant(paths, candidates)
+    # of equals the last, which is the name
+    finest = max(reversed(differing), key=lambda candidate: candidate.n_participants)
+    rivals = []
+    for candidate in differing:
+        is_same_partition = candidate.determines(finest)
+        is_group_of_participants = finest.determines(candidate) and candidate.is_group
+        if not is_same_partition and not is_group_of_participants:
+            rivals.append(candidate)
+    # S001/S001_a.txt: the folder is the participant, the rest of the name the scan
+    for candidate in reversed(rivals):
+        begins = all(map(str.startswith, finest.values, candidate.values))
+        if begins and finest.determines(candidate):
+            return Candidate(candidate.values, candidate.pattern, rest=finest.values)
+    if not rivals and finest.words == "the file name":
+        rivals = _parts_of_name(paths, finest)
+    if not rivals:
+        return finest
+    choices = []
+    for candidate in (finest, *rivals):
+        examples = listed(dict.fromkeys(candidate.values), 3)
+        choices.append(f"{candidate.n_participants} by {candidate.words} ({examples})")
+    raise AmbiguousParticipants(
+        f"The {len(paths)} files can be read as participants in several ways: {listed(choices)}.",
+        paths,
+        [finest, *rivals],
+    )
 
 
-def _begins_with(name: str, word: str) -> bool:
-    """Whether a name begins with the whole of a word: `S1_fc` with `S1`, `S10` not."""
-    after = name[len(word) : len(word) + 1]
-    return name.startswith(word) and not (after.isascii() and after.isalnum())
+def _name_by_difference(
+    scans: Sequence[ScanFile], certain: Sequence[str], root: Path
+) -> list[ScanFile]:
+    """Name the participants by the part of the paths that differs from file to file.
+
+    Where some names tell their participants by themselves, the others must agree with that.
+    """
+    paths = [path_below(scan.path, root) for scan in scans]
+    names = [bare_name(scan.path)[0] for scan in scans]
+    try:
+        candidate = choose_candidate(paths, names)
+    except AmbiguousParticipants:
+        if any(certain):  # a table names the others, and these have no row in it
+            return list(scans)
+        raise
+    participants = [normal_id(value) for value in candidate.values]
+    for known, participant in zip(certain, participants, strict=True):
+        if known and known != participant:
+            return list(scans)
+    runs = candidate.rest or [""] * len(scans)
+    return [
+        replace(scan, participant=participant, run=scan.run or run)
+        for scan, participant, run in zip(scans, participants, runs, strict=True)
+    ]
 
 
-def _certain_participant(words: str, ids: Sequence[str]) -> str:
+def _begins_with(name: str, participant: str) -> bool:
+    """Whether a name begins with an id and not with a longer one: `S1_fc` with `S1`, `S10` not."""
+    after = name[len(participant) : len(participant) + 1]
+    return name.startswith(participant) and not (after.isascii() and after.isalnum())
+
+
+def _certain_participant(below: str, ids: Sequence[str]) -> str:
     """The participant that a path below the source names beyond doubt, or an empty string."""
-    bids = re.search(rf"(?:^|[_/])sub-(NDAR_INV{_LABEL}|{_LABEL})", words)
+    bids = re.search(rf"(?:^|[_/])sub-(NDAR_INV{_LABEL}|{_LABEL})", below)
     if bids:
         return normal_id(bids[1])
-    *folders, name = (normal_id(part) for part in words.split("/"))
+    *folders, name = (normal_id(part) for part in below.split("/"))
     starts = (name, _BEFORE.sub("", name))
     by_name = ""
     by_folder = ""
@@ -342,8 +393,8 @@ def _certain_participant(words: str, ids: Sequence[str]) -> str:
             Candidate([by_folder], r"(?P<id>[^/]+)/[^/]+$"),
             Candidate([by_name], r"(?P<id>[^/]+?)(?:[_.\-][^/]*)?$"),
         ]
-        sentence = f"{words}: both its name and its folder are ids ({by_name}, {by_folder})."
-        raise AmbiguousParticipants(sentence, [words], candidates)
+        sentence = f"{below}: both its name and its folder are ids ({by_name}, {by_folder})."
+        raise AmbiguousParticipants(sentence, [below], candidates)
     return by_name or by_folder
 
 
@@ -387,58 +438,6 @@ def _pattern_like(path: str, participant: str) -> str:
     return f"(?:^|/){re.escape(folder)}(?P<id>[^/]+){re.escape(after)}$"
 
 
-def choose_candidate(paths: Sequence[str], names: Sequence[str]) -> Candidate:
-    """Choose the part of the paths that is the participant.
-
-    Parameters
-    ----------
-    paths : sequence of str
-        Below the source, with slashes.
-    names : sequence of str
-        The names of the files without ending and words for what they hold; empty where nothing is
-        left.
-
-    Returns
-    -------
-    Candidate
-        `AmbiguousParticipants` is raised where there are several.
-    """
-    candidates = _folder_candidates(paths)
-    if all(names):
-        before, after = _around(paths, names)
-        pattern = f"(?:^|/){before}(?P<id>[^/]+?){after}$"
-        candidates.append(Candidate(list(names), pattern, "the file name"))
-    differing = [candidate for candidate in candidates if candidate.n_participants > 1]
-    if not differing:
-        return _one_participant(paths, candidates)
-    # of equals the last, which is the name
-    finest = max(reversed(differing), key=lambda candidate: candidate.n_participants)
-    rivals = []
-    for candidate in differing:
-        is_same = candidate.determines(finest)
-        only_groups = finest.determines(candidate) and candidate.is_group
-        if not is_same and not only_groups:
-            rivals.append(candidate)
-    # S001/S001_a.txt: the folder is the participant, the rest of the name the scan
-    for candidate in reversed(rivals):
-        begins = all(map(str.startswith, finest.values, candidate.values))
-        if begins and finest.determines(candidate):
-            return Candidate(candidate.values, candidate.pattern, rest=finest.values)
-    if not rivals and finest.words == "the file name":
-        rivals = _parts_of_name(paths, finest)
-    if not rivals:
-        return finest
-    choices = []
-    for candidate in (finest, *rivals):
-        examples = listed(dict.fromkeys(candidate.values), 3)
-        choices.append(f"{candidate.n_participants} by {candidate.words} ({examples})")
-    raise AmbiguousParticipants(
-        f"The {len(paths)} files can be read as participants in several ways: {listed(choices)}.",
-        paths,
-        [finest, *rivals],
-    )
-
-
 def _folder_candidates(paths: Sequence[str]) -> list[Candidate]:
     """The folders at each depth that all files have, without those that name sessions or runs."""
     folders = [path.split("/")[:-1] for path in paths]
@@ -455,7 +454,7 @@ def _folder_candidates(paths: Sequence[str]) -> list[Candidate]:
 
 
 def _around(paths: Sequence[str], names: Sequence[str]) -> tuple[str, str]:
-    """Patterns of what stands before and after the bare names: the same in all files, or any ending."""
+    """Patterns of what stands before and after the bare names."""
     surroundings = set()
     for path, name in zip(paths, names, strict=True):
         before, match, after = path.rpartition("/")[2].partition(name)
@@ -468,10 +467,10 @@ def _around(paths: Sequence[str], names: Sequence[str]) -> tuple[str, str]:
     return re.escape(before), re.escape(after)
 
 
-def _parts_of_name(paths: Sequence[str], whole_name: Candidate) -> list[Candidate]:
+def _parts_of_name(paths: Sequence[str], full_name: Candidate) -> list[Candidate]:
     """The two parts of names such as `S001_1`, where both occur in several combinations."""
     matches = []
-    for name in whole_name.values:
+    for name in full_name.values:
         match = re.fullmatch(rf"(.+)([{_MARKS}])([^{_MARKS}]+)", name)
         if match is None:
             return []
@@ -481,11 +480,11 @@ def _parts_of_name(paths: Sequence[str], whole_name: Candidate) -> list[Candidat
     first = Candidate(first_parts, "")
     last = Candidate(last_parts, "")
     for part in (first, last):
-        if not 1 < part.n_participants < whole_name.n_participants:
+        if not 1 < part.n_participants < full_name.n_participants:
             return []
     if all(_GROUP.match(word) or _DIAGNOSIS.fullmatch(word) for word in first_parts):
         return []
-    before, after = _around(paths, whole_name.values)
+    before, after = _around(paths, full_name.values)
     mark = re.escape(matches[0][2])
     return [
         Candidate(

@@ -1,8 +1,8 @@
-"""Arrays and lists of words inside `.mat`, `.h5` and `.npz` files, by their path: structs, groups, cell arrays.
+"""Arrays and lists of words inside `.mat` and `.h5` files, by their path: structs, groups, cells.
 
     results.FC          a field of a MATLAB struct
     derivatives/fc      a data set in a group of HDF5
-    data                a cell array (or the field of a struct array) of arrays of one shape: a stack
+    data                a cell array (or field of a struct array) of arrays of one shape: a stack
 
 Version 7.3 of MATLAB is HDF5: arrays lie transposed, and cells are references.
 """
@@ -26,7 +26,7 @@ from nerve.data.readers.opening import explained_errors, keep_latest, require_fi
 
 HDF5 = (".h5", ".hdf5")
 # what MATLAB calls arrays of numbers
-_NUMERIC = ("double", "single", "int", "uint", "logical", "sparse")
+NUMERIC_CLASSES = ("double", "single", "int", "uint", "logical", "sparse")
 _OWN_GROUPS = ("#refs#", "#subsystem#")
 _DEEPEST = 10
 _MOST_WORDS = 200_000
@@ -71,9 +71,6 @@ def open_matlab(path: Path) -> Iterator[h5py.File | None]:
             yield None
 
 
-# ---- MATLAB's version 5 to 7
-
-
 @keep_latest
 def contents_of_mat5(path: Path) -> Contents:
     """The structs, cell arrays and texts of a MATLAB file of version 5 to 7.
@@ -94,51 +91,6 @@ def contents_of_mat5(path: Path) -> Contents:
             value = scipy.io.loadmat(path, variable_names=[name])[name]
             _add_value(contents, name, value)
     return contents
-
-
-def _add_value(contents: Contents, name: str, value: Any, depth: int = 0) -> None:
-    """Add what a variable, a field or a cell array holds."""
-    value = np.asanyarray(value)
-    if depth > _DEEPEST or value.size == 0:
-        return
-    if value.dtype.names:
-        for part in value.dtype.names:
-            elements = list(value[part].ravel())
-            path = f"{name}.{part}"
-            if len(elements) == 1:
-                _add_value(contents, path, elements[0], depth + 1)
-            else:
-                _add_elements(contents, path, elements)
-    elif value.dtype.kind == "O":
-        _add_elements(contents, name, list(value.ravel()))
-    elif value.dtype.kind in "US":
-        contents.words[name] = tuple(str(word).strip() for word in value.ravel())
-    elif value.dtype.kind in "fiub" and depth > 0:
-        contents.arrays[name] = value
-
-
-def _add_elements(contents: Contents, name: str, elements: list[Any]) -> None:
-    """Add the cells of a cell array: words, or arrays of one shape."""
-    arrays = [np.asanyarray(element) for element in elements]
-    if all(array.dtype.kind in "US" or array.size == 0 for array in arrays):
-        words = []
-        for array in arrays:
-            words.append(str(array.ravel()[0]).strip() if array.size else "")
-        contents.words[name] = tuple(words)
-    elif all(array.dtype.kind in "fiub" for array in arrays):
-        contents.cells[name] = arrays
-        _add_numeric_cells(contents, name, arrays)
-
-
-def _add_numeric_cells(contents: Contents, name: str, arrays: list[Any]) -> None:
-    shapes = {array.shape for array in arrays}
-    if all(array.size == 1 for array in arrays):
-        contents.words[name] = tuple(f"{float(np.ravel(array)[0]):g}" for array in arrays)
-    elif len(shapes) == 1:
-        contents.arrays[name] = arrays
-
-
-# ---- HDF5
 
 
 def visit_datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
@@ -251,7 +203,104 @@ def read_cells(file: h5py.File, key: str, path: Path) -> list[np.ndarray] | None
     return [np.asarray(cell[()]).T for cell in cells]
 
 
+def refuse_giant(path: Path, shape: Any, itemsize: int) -> None:
+    """Refuse an array of more bytes than a file of this size can hold, however it was packed.
+
+    Parameters
+    ----------
+    path : Path
+    shape : sequence of int
+    itemsize : int
+        Bytes per number.
+    """
+    refuse_bomb(path, path.stat().st_size, itemsize * int(np.prod(shape, dtype=object)))
+
+
+def own_dataset(file: Any, name: str, path: Path) -> Any:
+    """A dataset whose numbers lie in this file, and no more of them than could.
+
+    HDF5 may link to other files, or keep or compose a dataset's numbers there: to read such a file
+    would be to read whatever file of the user's it names.
+
+    Parameters
+    ----------
+    file : h5py.File
+    name : str
+        Of the dataset.
+    path : Path
+        Of the file, for errors.
+
+    Returns
+    -------
+    h5py.Dataset
+    """
+    dataset = require_own(file, name, path)
+    refuse_giant(path, dataset.shape, dataset.dtype.itemsize)
+    return dataset
+
+
+def require_own(file: Any, name: str, path: Path) -> Any:
+    """A dataset of any size whose numbers lie in this file; parameters as of `own_dataset`."""
+    parts = name.split("/")
+    for depth in range(1, len(parts) + 1):
+        link = file.get("/".join(parts[:depth]), getlink=True)
+        if not isinstance(link, h5py.HardLink):
+            raise problem(
+                path, f"{name!r} is a link to another place", expected="numbers in the file itself"
+            )
+    dataset = file[name]
+    if not hasattr(dataset, "is_virtual") or dataset.is_virtual or dataset.external:
+        raise problem(
+            path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself"
+        )
+    return dataset
+
+
+def _add_value(contents: Contents, name: str, value: Any, depth: int = 0) -> None:
+    """Add what a variable, a field or a cell array holds."""
+    value = np.asanyarray(value)
+    if depth > _DEEPEST or value.size == 0:
+        return
+    if value.dtype.names:
+        for part in value.dtype.names:
+            elements = list(value[part].ravel())
+            path = f"{name}.{part}"
+            if len(elements) == 1:
+                _add_value(contents, path, elements[0], depth + 1)
+            else:
+                _add_elements(contents, path, elements)
+    elif value.dtype.kind == "O":
+        _add_elements(contents, name, list(value.ravel()))
+    elif value.dtype.kind in "US":
+        contents.words[name] = tuple(str(word).strip() for word in value.ravel())
+    elif value.dtype.kind in "fiub" and depth > 0:
+        contents.arrays[name] = value
+
+
+def _add_elements(contents: Contents, name: str, elements: list[Any]) -> None:
+    """Add the cells of a cell array: words, or arrays of one shape."""
+    arrays = [np.asanyarray(element) for element in elements]
+    if all(array.dtype.kind in "US" or array.size == 0 for array in arrays):
+        words = []
+        for array in arrays:
+            words.append(str(array.ravel()[0]).strip() if array.size else "")
+        contents.words[name] = tuple(words)
+    elif all(array.dtype.kind in "fiub" for array in arrays):
+        contents.cells[name] = arrays
+        _add_numeric_cells(contents, name, arrays)
+
+
+def _add_numeric_cells(contents: Contents, name: str, arrays: list[Any]) -> None:
+    """Single numbers are words (ids, labels); arrays of one shape are a stack."""
+    shapes = {array.shape for array in arrays}
+    if all(array.size == 1 for array in arrays):
+        contents.words[name] = tuple(f"{float(np.ravel(array)[0]):g}" for array in arrays)
+    elif len(shapes) == 1:
+        contents.arrays[name] = arrays
+
+
 def _shown(shape: tuple[int, ...], is_matlab: bool) -> tuple[int, ...]:
+    """The axes as MATLAB shows them, which HDF5 lists backwards."""
     return tuple(reversed(shape)) if is_matlab else tuple(shape)
 
 
@@ -289,15 +338,18 @@ def _is_text(dataset: Any) -> bool:
 
 
 def _is_numeric(item: Any) -> bool:
-    """Whether it is an array of numbers to MATLAB too, which keeps objects and functions as numbers with a mark."""
+    """Whether it is an array of numbers to MATLAB too, which marks numbers that are objects."""
     if getattr(item, "shape", None) is None or item.dtype.kind not in "fiub":
         return False
     is_plain = "MATLAB_object_decode" not in item.attrs and "MATLAB_empty" not in item.attrs
-    return is_plain and (_class_of(item) or "double").startswith(_NUMERIC)
+    return is_plain and (_class_of(item) or "double").startswith(NUMERIC_CLASSES)
 
 
 def _words_of(dataset: Any) -> tuple[str, ...]:
-    """The words of a data set of text: MATLAB keeps a character per number, a column per row of text."""
+    """The words of a data set of text.
+
+    MATLAB keeps a character per number, and a column per row of text.
+    """
     content = np.asarray(dataset[()])
     if content.dtype.kind in "iu":
         rows = np.atleast_2d(content.T)
@@ -307,55 +359,3 @@ def _words_of(dataset: Any) -> tuple[str, ...]:
         text = word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word)
         words.append(text.strip())
     return tuple(words)
-
-
-def refuse_giant(path: Path, shape: Any, itemsize: int) -> None:
-    """Refuse an array of more bytes than a file of this size can hold, however it was packed.
-
-    Parameters
-    ----------
-    path : Path
-    shape : sequence of int
-    itemsize : int
-        Bytes per number.
-    """
-    refuse_bomb(path, path.stat().st_size, itemsize * int(np.prod(shape, dtype=object)))
-
-
-def own_dataset(file: Any, name: str, path: Path) -> Any:
-    """A dataset whose numbers lie in this file, and no more of them than could.
-
-    HDF5 may link to other files, or keep or compose a dataset's numbers there: to read such a file would be to read
-    whatever file of the user's it names.
-
-    Parameters
-    ----------
-    file : h5py.File
-    name : str
-        Of the dataset.
-    path : Path
-        Of the file, for errors.
-
-    Returns
-    -------
-    h5py.Dataset
-    """
-    dataset = require_own(file, name, path)
-    refuse_giant(path, dataset.shape, dataset.dtype.itemsize)
-    return dataset
-
-
-def require_own(file: Any, name: str, path: Path) -> Any:
-    """A dataset of any size whose numbers lie in this file; parameters as of `own_dataset`."""
-    parts = name.split("/")
-    above = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
-    if not all(isinstance(file.get(part, getlink=True), h5py.HardLink) for part in above):
-        raise problem(
-            path, f"{name!r} is a link to another place", expected="numbers in the file itself"
-        )
-    dataset = file[name]
-    if not hasattr(dataset, "is_virtual") or dataset.is_virtual or dataset.external:
-        raise problem(
-            path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself"
-        )
-    return dataset

@@ -9,7 +9,7 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -79,6 +79,29 @@ def files_below(source: Path, *endings: str) -> list[Path]:
     return sorted(paths)
 
 
+def matching_names(
+    paths: Iterable[Path], pattern: re.Pattern[str]
+) -> list[tuple[Path, re.Match[str]]]:
+    """Choose the files whose whole name matches a pattern.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+    pattern : compiled regular expression
+
+    Returns
+    -------
+    list of (Path, Match)
+        Each of these files, with what the pattern says of its name.
+    """
+    matching = []
+    for path in paths:
+        match = pattern.fullmatch(path.name)
+        if match is not None:
+            matching.append((path, match))
+    return matching
+
+
 def describe_seen(source: Path) -> tuple[str, str]:
     """Say which files lie below a source of which none could be read, and what would help.
 
@@ -130,23 +153,6 @@ def is_data(path: Path) -> bool:
         False for a table of participants, and for a file of a cohort.
     """
     return not _NOT_DATA.search(path.name) and not (path.parent / "cohort.json").is_file()
-
-
-def _walk(source: Path) -> Iterator[Path]:
-    entered = set()
-    # os.walk passes over folders that may not be read
-    for folder, subfolders, files in os.walk(source, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in entered:
-            subfolders.clear()
-            continue
-        entered.add(real)
-        subfolders[:] = [
-            name for name in subfolders if name[0] != "." and name not in _FOLDERS_WITHOUT_DATA
-        ]
-        for name in files:
-            if name[0] != ".":
-                yield Path(folder, name)
 
 
 def require_file(path: Path) -> Path:
@@ -213,22 +219,6 @@ def explained_errors(where: object, expected: str) -> Iterator[None]:
         raise problem(where, _describe_error(error), expected=expected, remedy=MENDING) from error
 
 
-def _describe_error(error: Exception) -> str:
-    words = str(error)
-    ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", words)
-    if ragged:
-        return f"line {ragged[2]} has {ragged[3]} values and the lines before it have {ragged[1]}"
-    if type(error) is KeyError and error.args:
-        return f"it has no variable {error.args[0]!r}"
-    if isinstance(error, pd.errors.EmptyDataError):
-        return "it holds no rows"
-    if isinstance(error, (EOFError, zlib.error)):
-        return "the packed file is damaged or cut off"
-    if "pickle" in words.lower() or "Python objects" in words:
-        return "it holds Python objects, and a pickle is never opened"
-    return "it could not be read: it is damaged, cut off or of another kind"
-
-
 def keep_latest(read: Callable[..., Result]) -> Callable[..., Result]:
     """Make a function of a path keep its latest result until the file changes.
 
@@ -251,3 +241,36 @@ def keep_latest(read: Callable[..., Result]) -> Callable[..., Result]:
         return read_version(path, modified, *arguments)
 
     return read_or_reuse
+
+
+def _walk(source: Path) -> Iterator[Path]:
+    entered = set()
+    # os.walk passes over folders that may not be read
+    for folder, subfolders, files in os.walk(source, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in entered:
+            subfolders.clear()
+            continue
+        entered.add(real)
+        subfolders[:] = [
+            name for name in subfolders if name[0] != "." and name not in _FOLDERS_WITHOUT_DATA
+        ]
+        for name in files:
+            if name[0] != ".":
+                yield Path(folder, name)
+
+
+def _describe_error(error: Exception) -> str:
+    words = str(error)
+    ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", words)
+    if ragged:
+        return f"line {ragged[2]} has {ragged[3]} values and the lines before it have {ragged[1]}"
+    if type(error) is KeyError and error.args:
+        return f"it has no variable {error.args[0]!r}"
+    if isinstance(error, pd.errors.EmptyDataError):
+        return "it holds no rows"
+    if isinstance(error, (EOFError, zlib.error)):
+        return "the packed file is damaged or cut off"
+    if "pickle" in words.lower() or "Python objects" in words:
+        return "it holds Python objects, and a pickle is never opened"
+    return "it could not be read: it is damaged, cut off or of another kind"

@@ -153,6 +153,7 @@ def _parse_measure(words: str) -> str:
 
 
 def _check_id_pattern(pattern: str) -> None:
+    """Refuse what is not a regular expression with a group named id."""
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:

@@ -1,4 +1,4 @@
-"""What a file of arrays says about itself: ids of its participants and labels of its regions beside the numbers."""
+"""What a file of arrays says about itself: ids of its participants and labels of its regions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def own_labels(path: Path, n_regions: int) -> tuple[str, ...] | None:
 
 
 def _lists(path: Path) -> dict[str, Sequence[str]]:
-    """The lists of words of a file, and of whole numbers where their name is that of ids or labels."""
+    """The lists of words of a file, and of whole numbers that are named as ids or labels."""
     lists: dict[str, Sequence[str]] = {}
     for name, words in word_lists(path).items():
         if len(words) == 1 and "\n" in words[0]:  # lines of one text

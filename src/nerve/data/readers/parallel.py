@@ -1,4 +1,4 @@
-"""Call a function for many items in several processes: results in order, and few of them in memory."""
+"""Call a function for many items in several processes: results in order, few in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ITEMS_PER_PROCESS = 16  # that are computed before the first of them is handed o
 
 
 def processes_for(n_items: int, jobs: int | None = None) -> int:
-    """How many processes `in_order` uses: ``jobs``, or one per core, but only this one for few items."""
+    """How many processes `in_order` uses: ``jobs``, or one per core; for few items one."""
     if n_items < WORTH_PROCESSES:
         return 1
     return min(jobs or usable_cores(), n_items)
@@ -32,7 +32,8 @@ def in_order(
     Parameters
     ----------
     function : callable
-        Of one item; picklable, like its results. It is sent with the items, so it should hold little.
+        Of one item; picklable, like its results. It is sent with the items, so it should hold
+        little.
     items : sequence
         Few are done in this process.
     jobs : int, optional
@@ -47,8 +48,8 @@ def in_order(
     if n_processes == 1:
         yield from map(function, items)
         return
-    # joblib hands out calls as fast as workers return, however slowly results are taken: a piece of the items at a
-    # time keeps the results that wait in memory few
+    # joblib hands out calls as fast as workers return, however slowly results are taken: a piece of
+    # the items at a time keeps the results that wait in memory few
     n_at_once = n_processes * ITEMS_PER_PROCESS
     try:
         with worker_processes(n_processes) as parallel:

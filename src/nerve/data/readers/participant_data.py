@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -48,7 +49,8 @@ class ParticipantData:  # numpydoc ignore=PR02
         FC in the cohort's order, with NaN rows for regions without data; empty if the participant
         cannot be used.
     series : (volumes, R) float32 array, optional
-        The runs one after another, each standardised when there are several; kept only if asked for.
+        The runs one after another, each standardised when there are several; kept only if asked
+        for.
     mean_fd : float
         Mean framewise displacement over the scans, NaN if not known.
     n_volumes, n_scans : int
@@ -121,10 +123,231 @@ def read_participant(plan: Plan, scans: Sequence[ScanFile]) -> ParticipantData:
     if len(measures) > 1:
         words = listed(in_words(measure) for measure in measures)
         return ParticipantData(participant, reason=f"the scans hold different measures ({words})")
-    notes = [note for part in parts for note in part.notes]
+    notes: list[str] = []
+    for part in parts:
+        notes += part.notes
     notes += [f"scan left out: {reason}" for reason in lost.values()]
     joined = parts[0] if len(parts) == 1 else _join_scans(parts)
     return replace(joined, notes=tuple(notes), lost=lost)
+
+
+class ParticipantReader:
+    """Reads the participants of a plan in parallel, and records who is left out and why.
+
+    Iterating reads; the other attributes are complete once the iteration has ended.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Attributes
+    ----------
+    excluded : dict
+        Participant → reason.
+    lost : dict
+        `ScanFile.entry` → reason, of scans that could not be used.
+    measure : str
+        What the matrices hold: that of the first participant, which all others must share.
+    n_participants : int
+        How many could be used.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.options = plan.options
+        self.excluded = dict(plan.excluded)
+        self.lost: dict[Any, str] = {}
+        self._first: ParticipantData | None = None
+        self._note_counts: Counter[str] = Counter()
+        self._rows: list[dict[str, Any]] = []  # of the participants that could be used
+
+    @property
+    def measure(self) -> str:
+        """What the matrices hold, a name in `nerve.data.connectivity.MEASURES`."""
+        return "pearson" if self._first is None else self._first.measure
+
+    @property
+    def n_participants(self) -> int:
+        """How many participants could be used."""
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[ParticipantData]:
+        """Read participants: with data in all regions, or in half where `--missing` allows it."""
+        groups = list(self.plan.scans.values())
+        all_scans = itertools.chain.from_iterable(groups)
+        is_shared_file = any(scan.key is not None for scan in all_scans)
+        # a file of many participants is read by one process, which keeps it open
+        jobs = 1 if is_shared_file else processes_for(len(groups), self.options.jobs)
+        plan = self.plan if jobs == 1 else self.plan.without_participants()
+        results = in_order(partial(read_participant, plan), groups, jobs)
+        for data in progress_bar(results, label="reading", total=len(groups), unit="participants"):
+            if self.accept(data):
+                yield data
+
+    def accept(self, data: ParticipantData) -> bool:
+        """Record a participant, and tell whether their data can be used.
+
+        Parameters
+        ----------
+        data : ParticipantData
+
+        Returns
+        -------
+        bool
+        """
+        self._note_counts.update(data.notes)
+        self.lost |= data.lost
+        reason = data.reason or self._unlike_the_first(data) or self._lacks_too_much(data)
+        if not reason:
+            self._rows.append(
+                {
+                    "participant": data.participant,
+                    "mean_fd": data.mean_fd,
+                    "n_volumes": data.n_volumes,
+                    "n_scans": data.n_scans,
+                    "n_missing_regions": data.missing.sum(),
+                }
+            )
+            return True
+        if self.options.strict:
+            raise NerveError(f"Participant {data.participant}: {reason.removesuffix('.')}.")
+        self.excluded[data.participant] = reason
+        for scan in self.plan.scans[data.participant]:
+            self.lost.setdefault(scan.entry, reason)
+        return False
+
+    def losses(self) -> Counter[str]:
+        """Count the scans that are left out, by reason.
+
+        Returns
+        -------
+        Counter
+            Reason without names and numbers of a participant → scans.
+        """
+        reasons: Counter[str] = Counter()
+        for scan in self.plan.wanted_scans:
+            reason = self.lost.get(scan.entry) or self.excluded.get(scan.participant)
+            if reason is not None:
+                reasons[_without_names(reason)] += 1
+        return reasons
+
+    def losses_line(self) -> PlanLine:
+        """Say how many scans are left out, for the plan."""
+        reasons = self.losses()
+        n_lost = sum(reasons.values())
+        words = [f"{n_scans} ({reason})" for reason, n_scans in reasons.most_common()]
+        decision = f"{n_lost} of {len(self.plan.wanted_scans)} scans" if n_lost else "no scan"
+        return PlanLine("left out", decision, listed(words, most=12))
+
+    def notes(self) -> list[str]:
+        """What the user should know, with counts, and how many could not be used.
+
+        Returns
+        -------
+        list of str
+            If no participant could be used, or more than a fifth of the scans without
+            `--allow-exclusions`, a `NerveError` is raised instead.
+        """
+        if not self._rows:
+            raise self._no_participant_left()
+        losses = self.losses()
+        is_much = sum(losses.values()) > MOST_EXCLUDED * len(self.plan.wanted_scans)
+        if is_much and not self.options.allow_exclusions:
+            raise self._too_many_lost(losses)
+        notes = []
+        for note, n_scans in self._note_counts.items():
+            notes.append(note if n_scans == 1 else f"{note} ({n_scans} scans)")
+        n_unread = len(self.excluded) - len(self.plan.excluded)
+        if n_unread:
+            notes.append(f"{counted(n_unread)} could not be used; exclusions.tsv says why")
+        return notes
+
+    def participants(self) -> pd.DataFrame:
+        """The participants table of those who could be used.
+
+        Returns
+        -------
+        DataFrame
+            The rows of the plan's table, with motion, volumes and scans as their files tell them.
+        """
+        facts = pd.DataFrame(self._rows)
+        table = self.plan.table.set_index("participant_id").loc[facts["participant"]].reset_index()
+        if facts["mean_fd"].notna().any():
+            table["mean_fd"] = table.get("mean_fd", facts["mean_fd"]).fillna(facts["mean_fd"])
+        # a column that says the same of everyone is not added
+        for name, usual_value in (("n_volumes", 0), ("n_scans", 1), ("n_missing_regions", 0)):
+            if name not in table.columns and (facts[name] != usual_value).any():
+                table[name] = facts[name]
+        return table
+
+    def exclusions(self) -> pd.DataFrame:
+        """Who is left out.
+
+        Returns
+        -------
+        DataFrame
+            Columns participant_id and reason.
+        """
+        return pd.DataFrame(list(self.excluded.items()), columns=["participant_id", "reason"])
+
+    def _no_participant_left(self) -> NerveError:
+        """The error where no participant could be used."""
+        reasons = [
+            f"participant {participant}: {reason}"
+            for participant, reason in self.excluded.items()
+            if participant in self.plan.scans
+        ]
+        first = f"{reasons[0].rstrip('.')}."
+        if len(reasons) == 1:
+            return NerveError(f"The only participant was left out, nothing was written: {first}")
+        return NerveError(
+            f"All {len(reasons)} participants were left out, nothing was written. "
+            f"The first: {first}"
+        )
+
+    def _too_many_lost(self, losses: Counter[str]) -> NerveError:
+        """The error where more than a fifth of the scans could not be used."""
+        words = [f"{n_scans}: {reason}" for reason, n_scans in losses.most_common()]
+        reasons = [
+            self.lost.get(scan.entry) or self.excluded.get(scan.participant, "")
+            for scan in self.plan.wanted_scans
+        ]
+        first = next(reason for reason in reasons if reason)
+        return NerveError(
+            f"{sum(losses.values())} of {len(self.plan.wanted_scans)} scans would be left out, "
+            f"expected at most a fifth; nothing was written ({'; '.join(words[:6])}). Mend these, "
+            f"or accept it with --allow-exclusions. The first: {first.rstrip('.')}."
+        )
+
+    def _unlike_the_first(self, data: ParticipantData) -> str:
+        """Why a participant cannot stand beside the first.
+
+        A time series that the first does not have is discarded.
+        """
+        if self._first is None:
+            self._first = data
+            if self.options.timeseries and data.series is None:
+                self._note_counts["the source has no time series to keep (--timeseries)"] += 1
+        if data.measure != self._first.measure:
+            return f"it holds {in_words(data.measure)}, the others {in_words(self._first.measure)}"
+        if self._first.series is None:
+            data.series = None
+        elif data.series is None:
+            return "it has no time series, which the others have (--no-timeseries keeps it)"
+        return ""
+
+    def _lacks_too_much(self, data: ParticipantData) -> str:
+        """Which regions are missing, where they are too many."""
+        share = data.missing.mean()
+        allowed = 0.0 if self.options.missing == "drop-participant" else MOST_MISSING
+        if share <= allowed:
+            return ""
+        labels = self.plan.regions.target.labels
+        names = [labels[region] for region in np.flatnonzero(data.missing)]
+        advice = _ADVICE if share <= MOST_MISSING else ""
+        where = self.plan.scans[data.participant][0].where
+        missing = f"{len(names)} of {len(labels)} regions have no data ({listed(names, most=4)})"
+        return f"{where}: {missing}{advice}"
 
 
 def _from_matrix(plan: Plan, scan: ScanFile, data: ScanData) -> ParticipantData:
@@ -207,218 +430,7 @@ def _join_scans(parts: Sequence[ParticipantData]) -> ParticipantData:
 
 
 def _without_names(reason: str) -> str:
-    """A reason for exclusion without file, participant and what stands in brackets, so that it can be counted."""
+    """A reason for exclusion without file and participant, so that it can be counted."""
     words = re.sub(r"^.* \(participant [^)]*\): ", "", reason)
     words = re.sub(r"\s*\([^()]*\)", "", words)
     return words.split("; ")[0].split(". ")[0].rstrip(".")
-
-
-class ParticipantReader:
-    """Reads the participants of a plan in parallel, and records who is left out and why.
-
-    Iterating reads; the other attributes are complete once the iteration has ended.
-
-    Parameters
-    ----------
-    plan : Plan
-
-    Attributes
-    ----------
-    excluded : dict
-        Participant → reason.
-    lost : dict
-        `ScanFile.entry` → reason, of scans that could not be used.
-    measure : str
-        What the matrices hold: that of the first participant, which all others must share.
-    n_participants : int
-        How many could be used.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.options = plan.options
-        self.excluded = dict(plan.excluded)
-        self.lost: dict[Any, str] = {}
-        self._first: ParticipantData | None = None
-        self._note_counts: Counter[str] = Counter()
-        self._rows: list[dict[str, Any]] = []  # of the participants that could be used
-
-    @property
-    def measure(self) -> str:
-        """What the matrices hold, a name in `nerve.data.connectivity.MEASURES`."""
-        return "pearson" if self._first is None else self._first.measure
-
-    @property
-    def n_participants(self) -> int:
-        """How many participants could be used."""
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[ParticipantData]:
-        """Participants with data in every region, or in at least half where `--missing` allows it."""
-        groups = list(self.plan.scans.values())
-        one_file = any(scan.key is not None for scans in groups for scan in scans)
-        # a file of many participants is read by one process, which keeps it open
-        jobs = 1 if one_file else processes_for(len(groups), self.options.jobs)
-        plan = self.plan if jobs == 1 else self.plan.without_participants()
-        results = in_order(partial(read_participant, plan), groups, jobs)
-        for data in progress_bar(results, label="reading", total=len(groups), unit="participants"):
-            if self.accept(data):
-                yield data
-
-    def accept(self, data: ParticipantData) -> bool:
-        """Record a participant, and tell whether their data can be used.
-
-        Parameters
-        ----------
-        data : ParticipantData
-
-        Returns
-        -------
-        bool
-        """
-        self._note_counts.update(data.notes)
-        self.lost |= data.lost
-        reason = data.reason or self._unlike_the_first(data) or self._lacks_too_much(data)
-        if not reason:
-            self._rows.append(
-                {
-                    "participant": data.participant,
-                    "mean_fd": data.mean_fd,
-                    "n_volumes": data.n_volumes,
-                    "n_scans": data.n_scans,
-                    "n_missing_regions": data.missing.sum(),
-                }
-            )
-            return True
-        if self.options.strict:
-            raise NerveError(f"Participant {data.participant}: {reason.removesuffix('.')}.")
-        self.excluded[data.participant] = reason
-        for scan in self.plan.scans[data.participant]:
-            self.lost.setdefault(scan.entry, reason)
-        return False
-
-    def losses(self) -> Counter[str]:
-        """Count the scans that are left out, by reason.
-
-        Returns
-        -------
-        Counter
-            Reason without names and numbers of a participant → scans.
-        """
-        reasons: Counter[str] = Counter()
-        for scan in self.plan.asked:
-            reason = self.lost.get(scan.entry) or self.excluded.get(scan.participant)
-            if reason is not None:
-                reasons[_without_names(reason)] += 1
-        return reasons
-
-    def losses_line(self) -> PlanLine:
-        """Say how many scans are left out, for the plan."""
-        reasons = self.losses()
-        n_lost = sum(reasons.values())
-        words = [f"{n_scans} ({reason})" for reason, n_scans in reasons.most_common()]
-        decision = f"{n_lost} of {len(self.plan.asked)} scans" if n_lost else "no scan"
-        return PlanLine("left out", decision, listed(words, most=12))
-
-    def notes(self) -> list[str]:
-        """What readers told, with counts, and how many could not be used.
-
-        Returns
-        -------
-        list of str
-            If no participant could be used, or more than a fifth of the scans without
-            `--allow-exclusions`, a `NerveError` is raised instead.
-        """
-        if not self._rows:
-            reasons = [
-                f"participant {participant}: {reason}"
-                for participant, reason in self.excluded.items()
-                if participant in self.plan.scans
-            ]
-            first = f"{reasons[0].rstrip('.')}."
-            if len(reasons) == 1:
-                raise NerveError(f"The only participant was left out, nothing was written: {first}")
-            raise NerveError(
-                f"All {len(reasons)} participants were left out, nothing was written. "
-                f"The first: {first}"
-            )
-        notes = []
-        for note, n_scans in self._note_counts.items():
-            notes.append(note if n_scans == 1 else f"{note} ({n_scans} scans)")
-        n_unread = len(self.excluded) - len(self.plan.excluded)
-        if n_unread:
-            notes.append(f"{counted(n_unread)} could not be used; exclusions.tsv says why")
-        losses = self.losses()
-        n_lost = sum(losses.values())
-        is_much = n_lost > MOST_EXCLUDED * len(self.plan.asked)
-        if is_much and not self.options.allow_exclusions:
-            words = [f"{n_scans}: {reason}" for reason, n_scans in losses.most_common()]
-            lost = [
-                self.lost.get(scan.entry) or self.excluded.get(scan.participant, "")
-                for scan in self.plan.asked
-            ]
-            first = next(reason for reason in lost if reason)
-            raise NerveError(
-                f"{n_lost} of {len(self.plan.asked)} scans would be left out, expected at most a "
-                f"fifth; nothing was written ({'; '.join(words[:6])}). Mend these, or accept it with "
-                f"--allow-exclusions. The first: {first.rstrip('.')}."
-            )
-        return notes
-
-    def participants(self) -> pd.DataFrame:
-        """The participants table of those who could be used.
-
-        Returns
-        -------
-        DataFrame
-            The rows of the plan's table, with motion, volumes and scans as their files tell them.
-        """
-        facts = pd.DataFrame(self._rows)
-        table = self.plan.table.set_index("participant_id").loc[facts["participant"]].reset_index()
-        if facts["mean_fd"].notna().any():
-            table["mean_fd"] = table.get("mean_fd", facts["mean_fd"]).fillna(facts["mean_fd"])
-        # a column that says the same of everyone is not added
-        for name, usual_value in (("n_volumes", 0), ("n_scans", 1), ("n_missing_regions", 0)):
-            if name not in table.columns and (facts[name] != usual_value).any():
-                table[name] = facts[name]
-        return table
-
-    def exclusions(self) -> pd.DataFrame:
-        """Who is left out.
-
-        Returns
-        -------
-        DataFrame
-            Columns participant_id and reason.
-        """
-        return pd.DataFrame(list(self.excluded.items()), columns=["participant_id", "reason"])
-
-    def _unlike_the_first(self, data: ParticipantData) -> str:
-        """Why a participant cannot stand beside the first.
-
-        A time series that the first does not have is discarded.
-        """
-        if self._first is None:
-            self._first = data
-            if self.options.timeseries and data.series is None:
-                self._note_counts["the source has no time series to keep (--timeseries)"] += 1
-        if data.measure != self._first.measure:
-            return f"it holds {in_words(data.measure)}, the others {in_words(self._first.measure)}"
-        if self._first.series is None:
-            data.series = None
-        elif data.series is None:
-            return "it has no time series, which the others have (--no-timeseries keeps it)"
-        return ""
-
-    def _lacks_too_much(self, data: ParticipantData) -> str:
-        """Which regions are missing, where they are too many."""
-        share = data.missing.mean()
-        allowed = 0.0 if self.options.missing == "drop-participant" else MOST_MISSING
-        if share <= allowed:
-            return ""
-        labels = self.plan.regions.target.labels
-        names = [labels[region] for region in np.flatnonzero(data.missing)]
-        advice = _ADVICE if share <= MOST_MISSING else ""
-        where = self.plan.scans[data.participant][0].where
-        missing = f"{len(names)} of {len(labels)} regions have no data ({listed(names, most=4)})"
-        return f"{where}: {missing}{advice}"

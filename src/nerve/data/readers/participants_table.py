@@ -1,8 +1,9 @@
-"""The participants table: columns and ids in our spelling, one row per participant, joined with data."""
+"""The participants table: read from any file, with columns and codes in our spelling."""
 
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -21,8 +22,9 @@ from nerve.data.readers.text import is_number, read_lines, read_table
 Table = pd.DataFrame | str | os.PathLike[str]
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
 ID_COLUMNS = (
-    "participant_id", "FILE_ID", "BIDS_ID", "participant", "subject_id", "subjectkey", "src_subject_id", "subject",
-    "Subject", "SUB_ID", "sub", "eid", "id", "ID", "record_id", "Record ID",
+    "participant_id", "FILE_ID", "BIDS_ID", "participant", "subject_id", "subjectkey",
+    "src_subject_id", "subject", "Subject", "SUB_ID", "sub", "eid", "id", "ID", "record_id",
+    "Record ID",
 )  # fmt: skip
 # names in the releases of ABIDE, ABCD, HCP, UK Biobank and RBC → ours
 KNOWN_COLUMNS = {
@@ -89,7 +91,9 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
 
 
 def load_table(source: Table, words: Iterable[str] = (), sheet: str | None = None) -> pd.DataFrame:
-    """Read a participants table as it is; ids are text, the usual marks of missing values are missing.
+    """Read a participants table as it is.
+
+    Ids are text, the usual marks of missing values are missing.
 
     Parameters
     ----------
@@ -117,81 +121,8 @@ def load_table(source: Table, words: Iterable[str] = (), sheet: str | None = Non
         table = table_files.with_named_index(source)
         table = table.replace({-9999: None, "-9999": None, "n/a": None})
         return _without_extra_rows(table, tuple(words))
-    return _read_table(
-        Path(source), tuple(words), sheet
-    ).copy()  # whole again: thousands of columns come in pieces
-
-
-@keep_latest
-def _read_table(source: Path, words: tuple[str, ...], sheet: str | None) -> pd.DataFrame:
-    """The file is read once for the ids and for the join."""
-    options = {"dtype": _text_columns(words), "na_values": MISSING}
-    ending = source.suffix.lower()
-    if ending in (*excel.ENDINGS, *excel.NOT_READ):
-        table = excel.read_workbook(source, options, sheet, (*ID_COLUMNS, *words))
-    elif ending in table_files.ENDINGS:
-        table = table_files.read_table_file(source, options)
-    else:
-        table = read_table(source, **options)
-    return _without_extra_rows(table, words)
-
-
-def _text_columns(words: Iterable[str]) -> dict[str, type[str]]:
-    """The columns that are text: ids, sessions and families, by their names in any release."""
-    known = [theirs for theirs, ours in KNOWN_COLUMNS.items() if ours in _WORDS]
-    return dict.fromkeys((*ID_COLUMNS, *_WORDS, *known, *words), str)
-
-
-def _without_extra_rows(table: pd.DataFrame, words: tuple[str, ...]) -> pd.DataFrame:
-    """The table without rows that are of no participant and visit."""
-    notes = list(table.attrs.get("notes", ()))
-    table, description_note = _without_descriptions(table, words)
-    table, repeat_note = _without_repeated_forms(table)
-    table.attrs["notes"] = notes + description_note + repeat_note
-    return table
-
-
-def _without_descriptions(
-    table: pd.DataFrame, words: tuple[str, ...]
-) -> tuple[pd.DataFrame, list[str]]:
-    """The table without the second header row of NDA, which describes each column in a sentence."""
-    ids = [name for name in ID_COLUMNS if name in table.columns]
-    if len(table) < 2 or not ids:
-        return table, []
-    first, *others = table[ids[0]].astype(str)
-    is_sentence = len(first.split()) > 2
-    if not is_sentence or any(len(word.split()) > 2 for word in others):
-        return table, []
-    # text once more, so that columns of numbers are read as numbers
-    text = io.StringIO(table.iloc[1:].to_csv(index=False))
-    table = pd.read_csv(text, dtype=_text_columns(words), na_values=MISSING, low_memory=False)
-    return table, ["a second header row, as NDA writes, describes the columns: dropped"]
-
-
-def _without_repeated_forms(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The table without REDCap's rows of a form that was filled in several times (medications …).
-
-    Such a row has a value in the columns of its form alone; the participant has another row for all
-    others.
-    """
-    columns = [name for name in _REPEAT_COLUMNS if name in table.columns]
-    if not columns:
-        return table, []
-    is_repeated = table[columns[0]].notna()
-    if not is_repeated.any():
-        return table, []
-    kept = table[~is_repeated].reset_index(drop=True)
-    emptied = [
-        str(name)
-        for name in table.columns
-        if kept[name].isna().all() and table[name].notna().any() and name != columns[0]
-    ]
-    forms = listed(table[columns[0]].dropna().unique(), most=4)
-    note = (
-        f"{counted(int(is_repeated.sum()), 'row')} of forms that REDCap repeats ({forms}) dropped"
-        + (f", and with them columns {listed(emptied, most=6)}" if emptied else "")
-    )
-    return kept.drop(columns=[*emptied, columns[0]]), [note]
+    table = _read_table(Path(source), tuple(words), sheet)
+    return table.copy()  # in one block of memory: thousands of columns come in pieces
 
 
 def rename_columns(
@@ -288,12 +219,12 @@ def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) ->
         return len(set(wanted_ids) & set(table[name].dropna().map(normal_id)))
 
     if not candidates:
-        found = f"there is no column of ids among {listed(table.columns, most=12)}"
+        cause = f"there is no column of ids among {listed(table.columns, most=12)}"
         remedy = "Say which it is: --columns participant_id=THEIRS."
         best = max(table.columns, key=n_matching, default="")
         if wanted_ids and n_matching(best):
             remedy += f" Column {best} holds {n_matching(best)} of the ids of the data."
-        raise problem(where, found, remedy=remedy)
+        raise problem(where, cause, remedy=remedy)
     best = max(candidates, key=n_matching)
     if n_matching(best) or not wanted_ids:
         return best
@@ -413,24 +344,22 @@ def apply_na_values(
         return table, usual, []
     table = table.copy()
     emptied = []
-    n_emptied_by = dict.fromkeys((code for values in codes.values() for code in values), 0)
+    n_emptied_by = dict.fromkeys(itertools.chain.from_iterable(codes.values()), 0)
     for name in table.columns:
         of_column = codes.get(str(name), ())
         if name not in NOT_MEASURED:
             of_column = (*codes.get("", ()), *of_column)
         is_code = pd.Series(False, index=table.index)
         for code in of_column:
-            is_this = _equals_code(table[name], code)
-            n_emptied_by[code] += int(is_this.sum())
-            is_code |= is_this
+            is_this_code = _equals_code(table[name], code)
+            n_emptied_by[code] += int(is_this_code.sum())
+            is_code |= is_this_code
         if is_code.any():
             table[name] = _numbers_if_all_are(table[name].mask(is_code))
             emptied.append(f"{is_code.sum()} of {name}")
-    words = [
-        f"{column}={code}" if column else code
-        for column, values in codes.items()
-        for code in values
-    ]
+    words = []
+    for column, values in codes.items():
+        words += [f"{column}={code}" if column else code for code in values]
     unused = [code for code, n_cells in n_emptied_by.items() if not n_cells]
     if len(unused) == len(n_emptied_by):
         raise problem(
@@ -443,20 +372,6 @@ def apply_na_values(
     if unused:
         notes.append(f"no cell holds {listed(unused)}")
     return table, f"{', '.join(words)} (--na-values), and {usual}", notes
-
-
-def _equals_code(column: pd.Series, code: str) -> pd.Series:
-    """Which cells are the code, as a number or as text."""
-    is_code = column.astype(str).str.strip() == code
-    if is_number(code, "."):
-        is_code |= pd.to_numeric(column.astype(str), errors="coerce") == float(code)
-    return is_code & column.notna()
-
-
-def _numbers_if_all_are(column: pd.Series) -> pd.Series:
-    """The column as numbers, where nothing but a code kept it from being one."""
-    numbers = pd.to_numeric(column.astype(object), errors="coerce")
-    return numbers if numbers.notna().equals(column.notna()) else column
 
 
 def table_ids(
@@ -481,3 +396,89 @@ def table_ids(
         return None
     table, _, where = open_table(source, columns or {}, sheet)
     return tuple(table[find_id_column(table, (), where)].map(normal_id))
+
+
+@keep_latest
+def _read_table(source: Path, words: tuple[str, ...], sheet: str | None) -> pd.DataFrame:
+    """The file is read once for the ids and for the join."""
+    options = {"dtype": _text_columns(words), "na_values": MISSING}
+    ending = source.suffix.lower()
+    if ending in (*excel.ENDINGS, *excel.NOT_READ):
+        table = excel.read_workbook(source, options, sheet, (*ID_COLUMNS, *words))
+    elif ending in table_files.ENDINGS:
+        table = table_files.read_table_file(source, options)
+    else:
+        table = read_table(source, **options)
+    return _without_extra_rows(table, words)
+
+
+def _text_columns(words: Iterable[str]) -> dict[str, type[str]]:
+    """The columns that are text: ids, sessions and families, by their names in any release."""
+    known = [theirs for theirs, ours in KNOWN_COLUMNS.items() if ours in _WORDS]
+    return dict.fromkeys((*ID_COLUMNS, *_WORDS, *known, *words), str)
+
+
+def _without_extra_rows(table: pd.DataFrame, words: tuple[str, ...]) -> pd.DataFrame:
+    """The table without rows that are of no participant and visit."""
+    notes = list(table.attrs.get("notes", ()))
+    table, description_note = _without_descriptions(table, words)
+    table, repeat_note = _without_repeated_forms(table)
+    table.attrs["notes"] = notes + description_note + repeat_note
+    return table
+
+
+def _without_descriptions(
+    table: pd.DataFrame, words: tuple[str, ...]
+) -> tuple[pd.DataFrame, list[str]]:
+    """The table without the second header row of NDA, which describes each column in a sentence."""
+    ids = [name for name in ID_COLUMNS if name in table.columns]
+    if len(table) < 2 or not ids:
+        return table, []
+    first, *others = table[ids[0]].astype(str)
+    is_sentence = len(first.split()) > 2
+    if not is_sentence or any(len(word.split()) > 2 for word in others):
+        return table, []
+    # text once more, so that columns of numbers are read as numbers
+    text = io.StringIO(table.iloc[1:].to_csv(index=False))
+    table = pd.read_csv(text, dtype=_text_columns(words), na_values=MISSING, low_memory=False)
+    return table, ["a second header row, as NDA writes, describes the columns: dropped"]
+
+
+def _without_repeated_forms(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The table without REDCap's rows of a form that was filled in several times (medications …).
+
+    Such a row has a value in the columns of its form alone; the participant has another row for all
+    others.
+    """
+    columns = [name for name in _REPEAT_COLUMNS if name in table.columns]
+    if not columns:
+        return table, []
+    is_repeated = table[columns[0]].notna()
+    if not is_repeated.any():
+        return table, []
+    kept = table[~is_repeated].reset_index(drop=True)
+    emptied = [
+        str(name)
+        for name in table.columns
+        if kept[name].isna().all() and table[name].notna().any() and name != columns[0]
+    ]
+    forms = listed(table[columns[0]].dropna().unique(), most=4)
+    note = (
+        f"{counted(int(is_repeated.sum()), 'row')} of forms that REDCap repeats ({forms}) dropped"
+        + (f", and with them columns {listed(emptied, most=6)}" if emptied else "")
+    )
+    return kept.drop(columns=[*emptied, columns[0]]), [note]
+
+
+def _equals_code(column: pd.Series, code: str) -> pd.Series:
+    """Which cells are the code, as a number or as text."""
+    is_code = column.astype(str).str.strip() == code
+    if is_number(code, "."):
+        is_code |= pd.to_numeric(column.astype(str), errors="coerce") == float(code)
+    return is_code & column.notna()
+
+
+def _numbers_if_all_are(column: pd.Series) -> pd.Series:
+    """The column as numbers, where nothing but a code kept it from being one."""
+    numbers = pd.to_numeric(column.astype(object), errors="coerce")
+    return numbers if numbers.notna().equals(column.notna()) else column

@@ -1,4 +1,4 @@
-"""Plain arrays: one file per participant (`.npy .npz .csv .tsv .txt .mat .h5`), or one array of all."""
+"""Plain arrays: a file per participant (`.npy .npz .csv .tsv .txt .mat .h5`), or one of all."""
 
 from __future__ import annotations
 
@@ -34,19 +34,11 @@ from nerve.data.readers.text import Numbers, first_column, read_numbers
 from nerve.data.readers.unfolding import Unfolding, expected_sizes, find_unfolding, unfoldings
 
 ENDINGS = (*TEXT, ".npy", ".npz", ".mat", *HDF5)
+# names of arrays in archives, the most telling first
 NAMES = (
-    "fc",
-    "connectivity",
-    "matrix",
-    "corr",
-    "corr_mat",
-    "conn",
-    "timeseries",
-    "series",
-    "ts",
-    "data",
-    "arr_0",
-)
+    "fc", "connectivity", "matrix", "corr", "corr_mat", "conn", "timeseries", "series", "ts",
+    "data", "arr_0",
+)  # fmt: skip
 # words of a name that tell what the file holds, the most telling first
 _HOLDS = {
     "z": re.compile(r"z|fisher|fisherz|zfc\w*|zcorr\w*|zmat\w*|zscores?", re.IGNORECASE),
@@ -165,7 +157,7 @@ class Plain(Reader):
 
 
 def _choose_content(files: Sequence[Path], options: Options) -> tuple[list[Path], dict[Path, str]]:
-    """Choose among r, Fisher z and time series of the same participants, where names tell them apart.
+    """Choose among r, Fisher z and series of the same participants, where names tell them apart.
 
     Returns the files that are read, and why each other is not.
     """
@@ -204,7 +196,7 @@ def _scans(files: list[Path], source: Path, options: Options) -> list[ScanFile]:
     scans = []
     single = []
     for path in files:
-        scans_of_path = _scans_in(path, source, options, alone=len(files) == 1)
+        scans_of_path = _scans_in(path, source, options, is_only_file=len(files) == 1)
         scans += scans_of_path
         if not scans_of_path:
             single.append(path)
@@ -215,26 +207,25 @@ def _scans(files: list[Path], source: Path, options: Options) -> list[ScanFile]:
     return [replace(scan, extra={**scan.extra, "values": "z"}, notes=(_Z_NOTE,)) for scan in scans]
 
 
-def _scans_in(path: Path, source: Path, options: Options, *, alone: bool) -> list[ScanFile]:
+def _scans_in(path: Path, source: Path, options: Options, *, is_only_file: bool) -> list[ScanFile]:
     """The participants of a file of many; empty for a file of one, or that cannot be read."""
     is_text = path.name.endswith(TEXT)
-    if is_text and not alone:
+    if is_text and not is_only_file:
         return []
     try:
         if is_text:
-            named = _named_rows(path, options)
-            if named:
-                return named
-        if is_text:
+            scans = _scans_of_rows(path, options)
+            if scans:
+                return scans
             shapes = {"": _text(path, options).values.shape}
         else:
             shapes = array_shapes(path)
         if options.variable is None and path.suffix in (".npz", *HDF5):
-            archive = _archive_scans(path, source, shapes)
-            if archive:
-                return archive
-        may_be_flat = alone and (path.suffix != ".npz" or "ids" in options.typed)
-        name = _stack_name(shapes, options, path, flat=may_be_flat)
+            scans = _archive_scans(path, source, shapes)
+            if scans:
+                return scans
+        may_be_table = is_only_file and (path.suffix != ".npz" or "ids" in options.typed)
+        name = _stack_name(shapes, options, path, may_be_table=may_be_table)
         if name is None:
             return []
         axis = _participant_axis(path, name, shapes[name], options)
@@ -270,8 +261,8 @@ def _archive_scans(path: Path, source: Path, shapes: Shapes) -> list[ScanFile]:
     return [ScanFile(name, path, session=session, key=name) for name in matrices]
 
 
-def _named_rows(path: Path, options: Options) -> list[ScanFile]:
-    """Rows of vectors after an id.
+def _scans_of_rows(path: Path, options: Options) -> list[ScanFile]:
+    """A scan per row, where each row is an id and a vector; empty for other tables.
 
     The first number of a row is its id where only then the others fit.
     """
@@ -293,9 +284,9 @@ def _named_rows(path: Path, options: Options) -> list[ScanFile]:
         if is_series or n_rows == n_values or n_values in sizes:
             return []
         raise _AmbiguousRows(
-            f"{path}: its {n_rows} rows of {n_values - skip} values after a word can be the vectors of "
-            f"{n_rows} participants, or the time series of as many regions. Say which: --ids FILE "
-            "with the participants in the order of the rows, or --data series."
+            f"{path}: its {n_rows} rows of {n_values - skip} values after a word can be the "
+            f"vectors of {n_rows} participants, or the time series of as many regions. Say which: "
+            "--ids FILE with the participants in the order of the rows, or --data series."
         )
     options = replace(options, ids=ids)
     return scans_in_file(path, n_rows, options, axis=0, variable="", skip=skip)
@@ -312,17 +303,18 @@ def _are_typed_ids(ids: Sequence[str], options: Options) -> bool:
 
 def _are_regions(words: Sequence[str], options: Options) -> bool:
     """Whether words are labels of the user's regions."""
-    return options.rows is not None and set(words) <= set(options.rows.labels)
+    return options.file_regions is not None and set(words) <= set(options.file_regions.labels)
 
 
-def _stack_name(shapes: Shapes, options: Options, path: Path, *, flat: bool) -> str | None:
+def _stack_name(shapes: Shapes, options: Options, path: Path, *, may_be_table: bool) -> str | None:
     """The array that may hold many participants.
 
-    It is the one that the user named, one of three axes or, if `flat`, the only one of two axes.
+    It is the one that the user named, one of three axes or, if it may be a table, the only one of
+    two axes.
     """
     stacks = [name for name, shape in shapes.items() if len(shape) == 3]
     tables = []
-    if flat:
+    if may_be_table:
         for name, shape in shapes.items():
             if len(shape) == 2 and (not name or min(shape) > 1):
                 tables.append(name)
@@ -355,8 +347,8 @@ def _participant_axis(
         return None
     else:
         for axis in (0, 1):
-            ways = unfoldings(shape[1 - axis], sizes)
-            if any(sizes or way.order != "square" for way in ways):
+            candidates = unfoldings(shape[1 - axis], sizes)
+            if any(sizes or unfolding.order != "square" for unfolding in candidates):
                 axes.append(axis)
     for axis in axes:
         if shape[axis] == n_ids:
@@ -382,6 +374,7 @@ def _content_of_array(array: np.ndarray) -> str:
 
 
 def _load(scan: ScanFile, options: Options) -> Numbers:
+    """The numbers of one scan: of an entry of an archive, a slice of a stack, or a file."""
     path = scan.path
     if isinstance(scan.key, str):
         return Numbers(read_array(path, scan.key))
@@ -396,7 +389,7 @@ def _load(scan: ScanFile, options: Options) -> Numbers:
     return Numbers(read_array(path, name))
 
 
-_whole_text = keep_latest(read_numbers)
+_latest_text = keep_latest(read_numbers)
 
 
 def _own_labels(scan: ScanFile, n_regions: int) -> tuple[str, ...] | None:
@@ -408,7 +401,7 @@ def _own_labels(scan: ScanFile, n_regions: int) -> tuple[str, ...] | None:
 
 def _text(path: Path, options: Options) -> Numbers:
     """The numbers of a text, with the header and index that the user names."""
-    return _whole_text(path, options.header, options.index, known_codes(options.rows))
+    return _latest_text(path, options.header, options.index, known_codes(options.file_regions))
 
 
 def _volumes_first(numbers: Numbers, options: Options) -> tuple[np.ndarray, tuple[str, ...] | None]:

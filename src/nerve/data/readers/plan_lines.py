@@ -20,18 +20,8 @@ from nerve.data.readers.opening import TEXT, files_below, is_data
 from nerve.data.readers.regions import Regions
 
 DATA_ENDINGS = (
-    *TEXT,
-    ".npy",
-    ".npz",
-    ".mat",
-    ".h5",
-    ".hdf5",
-    ".nii",
-    ".nii.gz",
-    ".netcc",
-    ".gii",
-    ".zip",
-)
+    *TEXT, ".npy", ".npz", ".mat", ".h5", ".hdf5", ".nii", ".nii.gz", ".netcc", ".gii", ".zip",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,11 +74,9 @@ def state_files(
 
 def reason_of_unread(path: Path, reader: Reader) -> str:
     """Why a file that the reader passed over is not read."""
-    return (
-        f"not read by --format {reader.name}"
-        if is_data(path)
-        else "a table or list beside the data"
-    )
+    if is_data(path):
+        return f"not read by --format {reader.name}"
+    return "a table or list beside the data"
 
 
 def state_content(probes: Probes) -> PlanLine:
@@ -107,9 +95,10 @@ def state_content(probes: Probes) -> PlanLine:
             words.append(f"a matrix of {shape}")
     counts = Counter(words)
     # names of files are not given: they hold ids and dates
-    evidence = f"{counted(len(probes), 'scan')} looked at"
-    vectors = [note for _, data in probes[:1] for note in data.notes if note.startswith("vectors")]
-    return PlanLine(topic, listed(counts, most=3), "; ".join([evidence, *vectors]))
+    evidence = [f"{counted(len(probes), 'scan')} looked at"]
+    _, first_data = probes[0]
+    evidence += [note for note in first_data.notes if note.startswith("vectors")]
+    return PlanLine(topic, listed(counts, most=3), "; ".join(evidence))
 
 
 def state_header(probes: Probes) -> PlanLine:

@@ -8,6 +8,7 @@ averaged, or one is chosen by a stated rule.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import Counter
@@ -78,7 +79,7 @@ class Plan:  # numpydoc ignore=PR02
         What the user should know.
     lines : list of PlanLine
         The plan in words: each decision with what shows it.
-    asked : list of ScanFile
+    wanted_scans : list of ScanFile
         Scans of the session and task that the user asked for, after the rule for several scans.
     """
 
@@ -97,7 +98,7 @@ class Plan:  # numpydoc ignore=PR02
     values_are_stated: bool
     notes: list[str]
     lines: list[PlanLine]
-    asked: list[ScanFile]
+    wanted_scans: list[ScanFile]
 
     @property
     def regions(self) -> Regions:
@@ -126,12 +127,12 @@ class Plan:  # numpydoc ignore=PR02
             probes={},
             notes=[],
             lines=[],
-            asked=[],
+            wanted_scans=[],
         )
 
 
 def make_plan(source: Path, options: Options) -> Plan:
-    """Find the scans of a source, join them with the participants table, and decide how to read them.
+    """Find the scans of a source, join them with the participants, and decide how to read them.
 
     Parameters
     ----------
@@ -153,8 +154,8 @@ def make_plan(source: Path, options: Options) -> Plan:
     candidates = filter_scans(files, options)
     scans, repeat_notes = group_scans(candidates, options.repeats)
     n_scans = _n_readable(files)
-    found = f"{counted(n_scans, 'scan')} of {counted(len(scans))}"
-    notes = [f"format {reader.name}: {reader.describe}; {found}", *repeat_notes]
+    n_found = f"{counted(n_scans, 'scan')} of {counted(len(scans))}"
+    notes = [f"format {reader.name}: {reader.describe}; {n_found}", *repeat_notes]
     reasons = Counter(scan.left_out for scan in files if scan.left_out)
     for reason, n_files in reasons.items():
         are = "file is" if n_files == 1 else "files are"
@@ -164,7 +165,7 @@ def make_plan(source: Path, options: Options) -> Plan:
     if isinstance(options.participants, (str, os.PathLike)):
         notes.append(f"participants from {options.participants}")
     refuse_unused_options(options, reader, candidates)
-    asked = [scan for group in scans.values() for scan in group]
+    wanted_scans = list(itertools.chain.from_iterable(scans.values()))
     join = join_participants(scans, options)
     notes += join.row_notes + join.code_notes
     scans = {participant: scans[participant] for participant in join.table["participant_id"]}
@@ -212,7 +213,7 @@ def make_plan(source: Path, options: Options) -> Plan:
         values_are_stated=values_are_stated,
         notes=notes,
         lines=lines,
-        asked=asked,
+        wanted_scans=wanted_scans,
     )
 
 
@@ -259,50 +260,15 @@ def find_scans(source: Path, options: Options) -> tuple[Reader, list[ScanFile]]:
         return best, _apply_id_pattern(options.id_pattern, scans, source)
     if refusals:
         raise refusals[0]
-    found, remedy = describe_seen(source)
+    seen, remedy = describe_seen(source)
     if options.format == "auto":
         expected = f"one of {listed(READERS, most=20)}"
         remedy += " See docs/howto/bring-your-own-cohort for the layouts."
     else:
         expected = readers[0].describe
         remedy += " Try --format auto."
-    found = f"no scans were found among {found}"
-    raise problem(source, found, expected=expected, remedy=remedy)
-
-
-def _n_readable(scans: Sequence[ScanFile]) -> int:
-    return sum(not scan.left_out for scan in scans)
-
-
-def _apply_id_pattern(pattern: str | None, scans: list[ScanFile], source: Path) -> list[ScanFile]:
-    """Name participants (and session, task, run) by the user's `--id-pattern`.
-
-    Files that it does not match are left out; entries of one file keep the ids of the file.
-    """
-    if pattern is None:
-        return scans
-    compiled = re.compile(pattern)
-    named = []
-    for scan in scans:
-        if scan.key is not None or scan.left_out:
-            named.append(scan)
-            continue
-        match = compiled.search(path_below(scan.path, source))
-        if not match or not match["id"]:
-            named.append(replace(scan, left_out="--id-pattern does not match it"))
-            continue
-        entities: dict[str, Any] = {
-            name: word or ""
-            for name, word in match.groupdict().items()
-            if name in ("session", "task", "run")
-        }
-        named.append(replace(scan, participant=match["id"], **entities))
-    if not _n_readable(named):
-        paths = listed([path_below(scan.path, source) for scan in scans], most=3)
-        raise NerveError(
-            f"--id-pattern is {pattern!r} and matches none of {len(scans)} files ({paths})."
-        )
-    return named
+    cause = f"no scans were found among {seen}"
+    raise problem(source, cause, expected=expected, remedy=remedy)
 
 
 def filter_scans(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
@@ -349,8 +315,8 @@ def group_scans(
     scans : sequence of ScanFile
         With normalised ids.
     rule : {"average", "first", "last", "refuse"}
-        Keep all (they are averaged in Fisher z after reading), the first or last by session and run,
-        or refuse.
+        Keep all (they are averaged in Fisher z after reading), the first or last by session and
+        run, or refuse.
 
     Returns
     -------
@@ -382,11 +348,6 @@ def group_scans(
     return chosen, [note]
 
 
-def _sort_key(scan: ScanFile) -> tuple[object, ...]:
-    words = (scan.participant, scan.session, scan.task, scan.run, str(scan.path))
-    return tuple(natural_key(word) for word in words)
-
-
 def read_probes(reader: Reader, scans: dict[str, list[ScanFile]], options: Options) -> Probes:
     """Read scans of participants all over the source, to learn what it holds.
 
@@ -408,7 +369,9 @@ def read_probes(reader: Reader, scans: dict[str, list[ScanFile]], options: Optio
     n_spaced = min(_N_PROBES, len(first_scans))
     positions = np.linspace(0, len(first_scans) - 1, n_spaced).astype(int)
     spaced = [first_scans[position] for position in positions]
-    further = [scan for group in scans.values() for scan in group[1:]]
+    further = []
+    for group in scans.values():
+        further += group[1:]
     probes: Probes = []
     refusals: list[NerveError | MemoryError] = []
     for number, scan in enumerate([*spaced, *further[:_N_PROBES]]):
@@ -449,7 +412,47 @@ def read_scan(reader: Reader, scan: ScanFile, options: Options) -> ScanData:
     if not shape:
         raise problem(scan.where, "it holds a single number", expected="a matrix or a time series")
     if data.series is not None and len(shape) != 2:
-        found = f"the time series has shape {shape}"
-        raise problem(scan.where, found, expected="(volumes, regions)")
+        cause = f"the time series has shape {shape}"
+        raise problem(scan.where, cause, expected="(volumes, regions)")
     data = apply_measure(data, options, scan.where)
     return replace(data, notes=(*scan.notes, *data.notes))
+
+
+def _n_readable(scans: Sequence[ScanFile]) -> int:
+    return sum(not scan.left_out for scan in scans)
+
+
+def _apply_id_pattern(pattern: str | None, scans: list[ScanFile], source: Path) -> list[ScanFile]:
+    """Name participants (and session, task, run) by the user's `--id-pattern`.
+
+    Files that it does not match are left out; entries of one file keep the ids of the file.
+    """
+    if pattern is None:
+        return scans
+    compiled = re.compile(pattern)
+    named = []
+    for scan in scans:
+        if scan.key is not None or scan.left_out:
+            named.append(scan)
+            continue
+        match = compiled.search(path_below(scan.path, source))
+        if not match or not match["id"]:
+            named.append(replace(scan, left_out="--id-pattern does not match it"))
+            continue
+        entities: dict[str, Any] = {
+            name: word or ""
+            for name, word in match.groupdict().items()
+            if name in ("session", "task", "run")
+        }
+        named.append(replace(scan, participant=match["id"], **entities))
+    if not _n_readable(named):
+        paths = listed([path_below(scan.path, source) for scan in scans], most=3)
+        raise NerveError(
+            f"--id-pattern is {pattern!r} and matches none of {len(scans)} files ({paths})."
+        )
+    return named
+
+
+def _sort_key(scan: ScanFile) -> tuple[object, ...]:
+    words = (scan.participant, scan.session, scan.task, scan.run, str(scan.path))
+    return tuple(natural_key(word) for word in words)

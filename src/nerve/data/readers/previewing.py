@@ -21,15 +21,8 @@ from nerve.data.readers.planning import Plan, make_plan, read_scan
 
 #: Columns of the table of files.
 FILE_COLUMNS = (
-    "file",
-    "participant",
-    "session",
-    "task",
-    "run",
-    "shape",
-    "values",
-    "what becomes of it",
-)
+    "file", "participant", "session", "task", "run", "shape", "values", "what becomes of it",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,20 +70,19 @@ def preview(source: str | os.PathLike[str], **options: Any) -> Preview:
     reasons: dict[Any, str] = {}
     refusal = plan.refusal
     for scans in plan.scans.values():
-        arrays = {}
+        data_of_scan = {}
         for scan in scans:
             try:
-                arrays[scan.entry] = plan.probes.get(scan.entry) or read_scan(
-                    plan.reader, scan, plan.options
-                )
+                data = plan.probes.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
+                data_of_scan[scan.entry] = data
             except NerveError as error:
                 reasons[scan.entry] = str(error)
         if refusal is None:
             try:
-                reader.accept(read_participant(replace(plan, probes=arrays), scans))
+                reader.accept(read_participant(replace(plan, probes=data_of_scan), scans))
             except NerveError as error:  # r and Fisher z are mixed, or --strict
                 refusal = error
-        for entry, data in arrays.items():
+        for entry, data in data_of_scan.items():
             shape = " x ".join(str(size) for size in data.array.shape)
             values = "series" if data.series is not None else data.values or plan.values
             shapes_and_values[entry] = shape, values
@@ -112,9 +104,9 @@ def preview(source: str | os.PathLike[str], **options: Any) -> Preview:
         if scan.entry not in candidates:
             reason = scan.left_out or "of another session or task"
             rows.append(_row(scan, plan, fate=f"left out: {reason}"))
-    found = {scan.path for scan in plan.files}
+    known_paths = {scan.path for scan in plan.files}
     for path in files_below(plan.source, *DATA_ENDINGS):
-        if path not in found:
+        if path not in known_paths:
             reason = reason_of_unread(path, plan.reader)
             rows.append(_row(ScanFile("", path), plan, fate=f"left out: {reason}"))
     table = pd.DataFrame(rows, columns=list(FILE_COLUMNS))

@@ -1,4 +1,4 @@
-"""QSIRecon and QSIPrep: `sub-X…_connectivity.mat` with the matrices of several atlases and measures in one file.
+"""QSIRecon and QSIPrep: `sub-X…_connectivity.mat` with matrices of several atlases and measures.
 
 atlas_<A>_region_labels                     the labels of atlas A
 atlas_<A>_<measure>_connectivity            its matrices: sift_radius2_count, radius2_meanlength …

@@ -135,8 +135,8 @@ def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regio
         options = _with_known_atlas(options, labels)
     target = options.parcellation or options.order
     if target is None:
-        found = f"the data have {n_regions} regions and no usable labels"
-        raise problem(where, found, remedy=_suggestion(n_regions))
+        cause = f"the data have {n_regions} regions and no usable labels"
+        raise problem(where, cause, remedy=_suggestion(n_regions))
     order = _with_aseg(options.order or target, n_regions)
 
     # how it is known which region a row is
@@ -170,6 +170,31 @@ def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regio
             "--outside keep keeps them as a network of their own"
         )
     return Regions(target, order, match, unknown_labels), notes
+
+
+def known_codes(target: Parcellation | None) -> frozenset[str]:
+    """Numbers that name regions of a parcellation: its labels, its codes and those of its atlas.
+
+    Parameters
+    ----------
+    target : Parcellation, optional
+
+    Returns
+    -------
+    frozenset of str
+
+    Examples
+    --------
+    >>> sorted(known_codes(load_parcellation("aal90")))[:2]
+    ['2001', '2002']
+    """
+    if target is None:
+        return frozenset()
+    known = set(target.labels)
+    aliases = aliases_between("the file", target.name)
+    of_target = {name for name, label in aliases.items() if label in known}
+    names = known | of_target | set(target.codes)
+    return frozenset(name for name in names if name.isdigit())
 
 
 def _match_note(
@@ -238,7 +263,7 @@ def _labelled_positions(
 
 
 def _named_by_code(labels: tuple[str, ...], target: Parcellation) -> tuple[str, ...]:
-    """The labels of the target, where the file names its regions by the codes of the target's table.
+    """The labels of the target, where the file names its regions by the target's codes.
 
     A header that counts from 0 is written by programs and names nothing.
     """
@@ -247,31 +272,6 @@ def _named_by_code(labels: tuple[str, ...], target: Parcellation) -> tuple[str, 
     if counts_from_0 or not label_of or not set(labels) <= set(label_of):
         return labels
     return tuple(label_of[label] for label in labels)
-
-
-def known_codes(target: Parcellation | None) -> frozenset[str]:
-    """Numbers that name regions of a parcellation: its labels, its codes and those of its atlas.
-
-    Parameters
-    ----------
-    target : Parcellation, optional
-
-    Returns
-    -------
-    frozenset of str
-
-    Examples
-    --------
-    >>> sorted(known_codes(load_parcellation("aal90")))[:2]
-    ['2001', '2002']
-    """
-    if target is None:
-        return frozenset()
-    known = set(target.labels)
-    aliases = aliases_between("the file", target.name)
-    of_target = {name for name, label in aliases.items() if label in known}
-    names = known | of_target | set(target.codes)
-    return frozenset(name for name in names if name.isdigit())
 
 
 @lru_cache(maxsize=64)

@@ -1,8 +1,8 @@
-"""Tables of Parquet, Feather, SPSS (`.sav`) and Stata (`.dta`), with cells as a table of text has them.
+"""Tables of Parquet, Feather, SPSS (`.sav`) and Stata (`.dta`), with cells as text would have.
 
 Two packages read them: pyarrow and pyreadstat (extra `tables`). Columns keep their codes: what SPSS
-or Stata calls the codes (1 = male) is told in the plan and never put in their place, because a scale
-of 1 to 4 would no longer be numbers.
+or Stata calls the codes (1 = male) is told in the plan and never put in their place, because a
+scale of 1 to 4 would no longer be numbers.
 """
 
 from __future__ import annotations
@@ -54,17 +54,6 @@ def read_table_file(path: Path, options: dict[str, Any]) -> pd.DataFrame:
     return table
 
 
-def _read_arrow(path: Path, file_format: str) -> tuple[pd.DataFrame, list[str]]:
-    """Parquet or Feather; an index that has a name is a column."""
-    from pyarrow.dataset import dataset as open_dataset
-
-    dataset = open_dataset(path, format=file_format)
-    n_cells = dataset.count_rows() * len(dataset.schema)
-    refuse_bomb(path, path.stat().st_size, _BYTES_PER_CELL * n_cells)
-    table = dataset.to_table().to_pandas()
-    return with_named_index(table), []
-
-
 def with_named_index(table: pd.DataFrame) -> pd.DataFrame:
     """Make columns of an index that has names; one without a name only counts the rows.
 
@@ -79,6 +68,17 @@ def with_named_index(table: pd.DataFrame) -> pd.DataFrame:
     names = [name for name in table.index.names if name is not None]
     is_new = bool(names) and not set(names) & set(table.columns)
     return table.reset_index(drop=not is_new)
+
+
+def _read_arrow(path: Path, file_format: str) -> tuple[pd.DataFrame, list[str]]:
+    """Parquet or Feather; an index that has a name is a column."""
+    from pyarrow.dataset import dataset as open_dataset
+
+    dataset = open_dataset(path, format=file_format)
+    n_cells = dataset.count_rows() * len(dataset.schema)
+    refuse_bomb(path, path.stat().st_size, _BYTES_PER_CELL * n_cells)
+    table = dataset.to_table().to_pandas()
+    return with_named_index(table), []
 
 
 def _read_statistics(path: Path, ending: str) -> tuple[pd.DataFrame, list[str]]:

@@ -1,6 +1,7 @@
-"""The Virtual Brain: `weights.txt` and `centres.txt` of each participant, in a zip archive or a folder.
+"""The Virtual Brain: `weights.txt` and `centres.txt` per participant, in an archive or a folder.
 
-A line of `centres.txt` is the label of a region and its centre. Lengths and other files are left out.
+A line of `centres.txt` is the label of a region and its centre. Lengths and other files are left
+out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Vectors back to matrices: which triangle, in which order, with or without the diagonal, is proved and never guessed.
+"""Vectors back to matrices: which triangle, in which order, is proved and never guessed.
 
-The upper triangle row by row is the lower one column by column, and the lower one row by row is the upper one column by
-column: so there are two orders. The wrong one scrambles the matrix, which shows: a matrix of correlations has no
-eigenvalue below zero, and regions of one network are more alike than others.
+The upper triangle row by row is the lower one column by column, and the lower one row by row is the
+upper one column by column: so there are two orders. The wrong one scrambles the matrix, which
+shows: a matrix of correlations has no eigenvalue below zero, and regions of one network are more
+alike than others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from nerve._utils.errors import problem
 from nerve.data.connectivity import inverse_fisher_z
 from nerve.data.parcellation import Parcellation
-from nerve.data.quality.order import clearly_higher, network_means
+from nerve.data.quality.order import clearly_higher, network_contrast
 from nerve.data.readers.base import Options
 from nerve.data.readers.matrices import MOST_NEGATIVE, TOLERANCE, is_symmetric, negative_share
 from nerve.data.readers.regions import N_ASEG, OTHER_ATLAS
@@ -55,7 +56,19 @@ class Unfolding:  # numpydoc ignore=PR02
         return ORDERS[self.order] + diagonal + (" times 1/√2" if self.scale != 1 else "")
 
     def matrix(self, vector: np.ndarray, where: object) -> np.ndarray:
-        """The (R, R) matrix; without a diagonal in the vector, that of the matrix is not known (NaN)."""
+        """Make the matrix of a vector.
+
+        Parameters
+        ----------
+        vector : (values,) array
+        where : object
+            The file, as errors name it.
+
+        Returns
+        -------
+        (R, R) array
+            With a diagonal of NaN where the vector has none.
+        """
         vector = np.asarray(vector, np.float64).ravel()
         if len(vector) != self.n_values:
             raise problem(
@@ -65,13 +78,12 @@ class Unfolding:  # numpydoc ignore=PR02
             return vector.reshape(self.n_regions, self.n_regions)
         matrix = np.full((self.n_regions, self.n_regions), np.nan)
         first = 0 if self.diagonal else 1
-        upper = self.order == "upper"
-        rows, columns = (
-            np.triu_indices(self.n_regions, first)
-            if upper
-            else np.tril_indices(self.n_regions, -first)
-        )
-        matrix[rows, columns] = matrix[columns, rows] = vector
+        if self.order == "upper":
+            rows, columns = np.triu_indices(self.n_regions, first)
+        else:
+            rows, columns = np.tril_indices(self.n_regions, -first)
+        matrix[rows, columns] = vector
+        matrix[columns, rows] = vector
         if self.diagonal:
             matrix[np.diag_indices(self.n_regions)] /= self.scale
         return matrix
@@ -79,21 +91,23 @@ class Unfolding:  # numpydoc ignore=PR02
     @property
     def n_values(self) -> int:
         """How many values a vector has."""
-        r = self.n_regions
-        return r * r if self.order == "square" else r * (r + 1 if self.diagonal else r - 1) // 2
+        if self.order == "square":
+            return self.n_regions**2
+        n_off_diagonal = self.n_regions * (self.n_regions - 1) // 2
+        return n_off_diagonal + self.n_regions if self.diagonal else n_off_diagonal
 
     def fits(self, matrices: Sequence[np.ndarray]) -> bool:
-        """Whether matrices unfolded so are symmetric, and a diagonal that was among the values is all 1, 0 or none."""
+        """Whether matrices unfolded so are symmetric, with a diagonal of 1 or 0 if any."""
         stack = np.stack(matrices)
         known = stack[:, np.eye(self.n_regions, dtype=bool) & self.diagonal]
         known = known[np.isfinite(known)]
-        return is_symmetric(stack) and any(
-            np.all(np.abs(known - one) <= TOLERANCE) for one in (1.0, 0.0)
-        )
+        is_all_ones = bool(np.all(np.abs(known - 1.0) <= TOLERANCE))
+        is_all_zeros = bool(np.all(np.abs(known) <= TOLERANCE))
+        return is_symmetric(stack) and (is_all_ones or is_all_zeros)
 
 
 def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
-    """The ways in which so many values can be a matrix of one of these numbers of regions (or of any number).
+    """List the ways in which so many values can be a matrix.
 
     Parameters
     ----------
@@ -107,22 +121,26 @@ def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
 
     Examples
     --------
-    >>> [str(one) for one in unfoldings(9)]
+    >>> [str(unfolding) for unfolding in unfoldings(9)]
     ['all 3 x 3 entries']
-    >>> sorted({(one.n_regions, one.diagonal) for one in unfoldings(6)})
+    >>> sorted({(unfolding.n_regions, unfolding.diagonal) for unfolding in unfoldings(6)})
     [(3, True), (4, False)]
     """
-    found = []
+    candidates = []
+    # R (R - 1) / 2 values without the diagonal, or R (R + 1) / 2 with it
     root = math.isqrt(8 * n_values + 1)
     if root * root == 8 * n_values + 1:
         for order in ORDERS:
-            found.append(Unfolding((root + 1) // 2, order))
-            found += [
-                Unfolding((root - 1) // 2, order, True, scale) for scale in (1.0, math.sqrt(0.5))
-            ]
+            candidates.append(Unfolding((root + 1) // 2, order))
+            candidates.append(Unfolding((root - 1) // 2, order, diagonal=True))
+            scale = math.sqrt(0.5)
+            candidates.append(Unfolding((root - 1) // 2, order, diagonal=True, scale=scale))
     if math.isqrt(n_values) ** 2 == n_values:
-        found.append(Unfolding(math.isqrt(n_values), "square"))
-    return [one for one in found if one.n_regions > 2 and (not sizes or one.n_regions in sizes)]
+        candidates.append(Unfolding(math.isqrt(n_values), "square"))
+    candidates = [unfolding for unfolding in candidates if unfolding.n_regions > 2]
+    if sizes:
+        candidates = [unfolding for unfolding in candidates if unfolding.n_regions in sizes]
+    return candidates
 
 
 def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
@@ -144,11 +162,11 @@ def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
     >>> from_triangle(np.array([0.1, 0.2, 0.3]), "upper", "example").tolist()
     [[1.0, 0.1, 0.2], [0.1, 1.0, 0.3], [0.2, 0.3, 1.0]]
     """
-    ways = [way for way in unfoldings(np.size(vector)) if way.order == order and not way.diagonal]
-    if ways:
-        matrix = ways[0].matrix(vector, where)
-        np.fill_diagonal(matrix, 1.0)
-        return matrix
+    for unfolding in unfoldings(np.size(vector)):
+        if unfolding.order == order and not unfolding.diagonal:
+            matrix = unfolding.matrix(vector, where)
+            np.fill_diagonal(matrix, 1.0)
+            return matrix
     raise problem(
         where, f"{np.size(vector)} values", expected="the R (R - 1) / 2 values of one triangle"
     )
@@ -166,9 +184,9 @@ def expected_sizes(options: Options) -> set[int]:
     set of int
         Empty where no parcellation is named.
     """
-    if options.rows is None:
+    if options.file_regions is None:
         return set()
-    n_regions = options.rows.n_regions
+    n_regions = options.file_regions.n_regions
     return {n_regions, n_regions + N_ASEG}
 
 
@@ -192,7 +210,7 @@ def find_unfolding(vectors: Sequence[np.ndarray], options: Options, where: objec
     Unfolding
     """
     n_values = np.size(vectors[0])
-    regions = options.rows
+    regions = options.file_regions
     orders = ["square", *ORDERS] if options.unfolding == "auto" else ["square", options.unfolding]
     matrices = {}
     for unfolding in unfoldings(n_values, expected_sizes(options)):
@@ -260,9 +278,6 @@ def _find_by_networks(
     if any(unfolding.n_regions != regions.n_regions for unfolding in means):
         return None
     networks = np.array(regions.networks)
-    contrasts = {}
-    for unfolding, mean in means.items():
-        within, between = network_means(mean, networks)
-        contrasts[unfolding] = within - between
+    contrasts = {unfolding: network_contrast(mean, networks) for unfolding, mean in means.items()}
     best, second = sorted(contrasts, key=lambda unfolding: -contrasts[unfolding])[:2]
     return best if clearly_higher(contrasts[best], contrasts[second]) else None

@@ -1,4 +1,4 @@
-"""Every option is used or refused: what the user typed and the source has no use for stops the ingest."""
+"""Every option is used or refused: one that the source has no use for stops the ingest."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def refuse_unused_options(options: Options, reader: Reader, scans: Sequence[Scan
     participants = {scan.participant for scan in scans}
     if "ids" in options.typed and not participants & set(options.ids or ()):
         about = "names the participants of one array, or recognises them in names of files"
-        found = f"none of its ids is among {listed(sorted(participants), most=3)}"
-        raise _refusal("ids", about, found)
+        reason = f"none of its ids is among {listed(sorted(participants), most=3)}"
+        raise _refusal("ids", about, reason)
     for name in sorted(options.typed & set(_OF_TABLE)):
         if options.participants is None:
             about = "is about the participants table"
@@ -94,14 +94,14 @@ def refuse_options_of_content(options: Options, probes: Probes, match: str) -> N
         raise _refusal("fd_threshold", about, "there are no motion files")
     by_format = {data.values for data in contents if data.values is not None}
     if "values" in typed and by_format and by_format != {options.values}:
-        found = f"the format says that these are {listed(sorted(by_format))}"
-        raise _refusal("values", f"says that matrices hold {options.values}", found)
+        reason = f"the format says that these are {listed(sorted(by_format))}"
+        raise _refusal("values", f"says that matrices hold {options.values}", reason)
     if "order" in typed and match == "label":
         about = "is the order of files without labels"
         raise _refusal("order", about, "the files have labels, by which regions are matched")
 
 
-def _refusal(name: str, about: str, found: str) -> NerveError:
+def _refusal(name: str, about: str, reason: str) -> NerveError:
     return NerveError(
-        f"--{name.replace('_', '-')} {about}, and {found}: it would change nothing. Leave it out."
+        f"--{name.replace('_', '-')} {about}, and {reason}: it would change nothing. Leave it out."
     )

@@ -44,57 +44,55 @@ class XCPD(Reader):
     uses = ("atlas",)
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
-        """One scan a recording, all of one atlas and one variant."""
+        """One scan per recording, all of one atlas and one variant."""
         names = parse_names(files_below(source, ".tsv", ".csv", MATRIX, SERIES))
         kinds = {
-            "fc": [n for n in names if _is_matrix(n)],
-            "series": [n for n in names if _is_series(n)],
+            "fc": [name for name in names if _is_matrix(name)],
+            "series": [name for name in names if _is_series(name)],
         }
         kind, chosen, _ = one_version(kinds, options, _version, preferred="(?!meas-).*")
         tables = sorted(
             (name for name in names if name.extension == ".tsv"), key=lambda name: name.get("desc")
         )
-        beside = {
-            suffix: by_scan(n for n in tables if n.suffix == suffix)
-            for suffix in ("motion", "outliers", "qc")
-        }
-        scans = []
+        motion = by_scan(name for name in tables if name.suffix == "motion")
+        outliers = by_scan(name for name in tables if name.suffix == "outliers")
+        quality = by_scan(name for name in tables if name.suffix == "qc")
         # XCP-D writes the same numbers as TSV and as CIFTI, and TSV is read faster
-        for name in _without_parts(
-            by_scan(sorted(chosen, key=lambda name: (name.extension != ".tsv", name.path)))
-        ):
-            motion, removed, quality = (name.companion(others) for others in beside.values())
+        chosen.sort(key=lambda name: (name.extension != ".tsv", name.path))
+        scans = []
+        for name in _without_parts(by_scan(chosen)):
             extra = {
                 "measure": _measure(name) if kind == "fc" else None,
-                "removed": removed,
-                "quality": quality,
+                "removed": name.companion(outliers),
+                "quality": name.companion(quality),
             }
-            scans.append(name.as_scan(kind, motion_path=motion, extra=extra))
+            scans.append(name.as_scan(kind, motion_path=name.companion(motion), extra=extra))
         return of_one_task(scans, options)
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix or series with its labels; framewise displacement where XCP-D left it."""
         if scan.path.name.endswith((MATRIX, SERIES)):
-            reading = read_parcels(scan.path)
+            data = read_parcels(scan.path)
         else:
             numbers = read_numbers(scan.path)
-            reading = ScanData.of(scan.kind, numbers.values, labels=numbers.columns)
-        motion, mean_fd = _motion(scan, None if reading.series is None else len(reading.series))
+            data = ScanData.of(scan.kind, numbers.values, labels=numbers.columns)
+        motion, mean_fd = _motion(scan, None if data.series is None else len(data.series))
         measure = scan.extra["measure"]
-        reading = replace(reading, motion=motion, mean_fd=mean_fd, measure=measure)
+        data = replace(data, motion=motion, mean_fd=mean_fd, measure=measure)
         if measure in (None, "pearson"):
-            return reading
+            return data
         notes = (f"by their names the files hold {in_words(measure)}",)
-        return replace(reading, values=VALUES.get(measure, "other"), notes=notes)
+        return replace(data, values=VALUES.get(measure, "other"), notes=notes)
 
 
 def _is_matrix(name: BidsName) -> bool:
-    """Of any measure that the name states; XCP-D's `boldmap` is a matrix only if it holds correlations."""
-    if (
-        name.suffix not in _MATRIX_SUFFIXES
-        or name.extension not in (".tsv", MATRIX)
-        or not _statistic(name)
-    ):
+    """Of any measure that the name states.
+
+    XCP-D's `boldmap` is a matrix only if it holds correlations.
+    """
+    if name.suffix not in _MATRIX_SUFFIXES or name.extension not in (".tsv", MATRIX):
+        return False
+    if not _statistic(name):
         return False
     return name.suffix != "boldmap" or _measure(name) == "pearson"
 
@@ -112,18 +110,22 @@ def _version(name: BidsName) -> Version:
     version = version_of(name)
     if _is_series(name) or _measure(name) == "pearson":
         return version
-    return replace(
-        version, variant="_".join(filter(None, (f"meas-{_statistic(name)}", version.variant)))
-    )
+    variant = f"meas-{_statistic(name)}"
+    if version.variant:
+        variant += f"_{version.variant}"
+    return replace(version, variant=variant)
 
 
 def _is_series(name: BidsName) -> bool:
-    named = name.suffix == "timeseries" and name.extension in (".tsv", SERIES)
-    return named and bool(name.get("seg", "atlas")) and name.get("stat") in ("", "mean")
+    is_series = name.suffix == "timeseries" and name.extension in (".tsv", SERIES)
+    return is_series and bool(name.get("seg", "atlas")) and name.get("stat") in ("", "mean")
 
 
 def _without_parts(recordings: Mapping[Any, BidsName]) -> list[BidsName]:
-    """Runs are left out where XCP-D also wrote all of them as one (`--combine-runs`): they would count twice."""
+    """Leave out runs where XCP-D also wrote all of them as one (`--combine-runs`).
+
+    They would count twice.
+    """
     names = sorted(recordings.values(), key=lambda name: name.path)
     recording = {
         name: replace(name, entities=name.entities | {"run": "", "dir": ""}).scan for name in names
@@ -135,21 +137,22 @@ def _without_parts(recordings: Mapping[Any, BidsName]) -> list[BidsName]:
 def _motion(scan: ScanFile, n_volumes: int | None) -> tuple[np.ndarray | None, float | None]:
     """Framewise displacement of the volumes in the series, and its mean over all volumes.
 
-    XCP-D may have removed volumes from the series but not from the motion file; `_outliers.tsv` says which (1).
+    XCP-D may have removed volumes from the series but not from the motion file; `_outliers.tsv`
+    says which (1).
     """
     motion = None if scan.motion_path is None else read_column(scan.motion_path, _FD)
     if motion is None:
-        quality = scan.extra["quality"] and read_column(scan.extra["quality"], _MEAN_FD)
-        return None, None if quality is None or not np.isfinite(quality).all() else float(
-            quality.mean()
-        )
+        if scan.extra["quality"] is None:
+            return None, None
+        run_means = read_column(scan.extra["quality"], _MEAN_FD)
+        if run_means is None or not np.isfinite(run_means).all():
+            return None, None
+        return None, float(run_means.mean())
     mean_fd = float(np.nanmean(motion)) if np.isfinite(motion).any() else None
     if n_volumes is not None and len(motion) != n_volumes and scan.extra["removed"]:
         removed = read_column(scan.extra["removed"], _FD)
-        if (
-            removed is not None
-            and len(removed) == len(motion)
-            and int((removed == 0).sum()) == n_volumes
-        ):
-            motion = motion[removed == 0]
+        if removed is not None and len(removed) == len(motion):
+            is_kept = removed == 0
+            if int(is_kept.sum()) == n_volumes:
+                motion = motion[is_kept]
     return motion, mean_fd

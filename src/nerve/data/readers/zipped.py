@@ -39,5 +39,5 @@ class Zipped(Plain):
         """The numbers of one file in an archive."""
         archive = next(path for path in scan.path.parents if path.is_file())
         member = scan.path.relative_to(archive).as_posix()
-        codes = known_codes(options.rows)
+        codes = known_codes(options.file_regions)
         return read_member_numbers(archive, member, options.header, options.index, codes)

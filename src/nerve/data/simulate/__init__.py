@@ -4,23 +4,25 @@ The model. Region r of participant i at volume t has the signal
 
     x_it = J [ (U + W_i) n_it + v_t + √(κ motion_i) A a_t ],     n_it ~ N(0, N^½ exp(M_i) N^½)
 
-U are the loadings of regions on the signals of their network (a level and two contrasts each) and N is the coupling of
-these signals in the population: unimodal networks apart from association cortex, attention against default. v is what
-neighbours, and mirrored places of the two hemispheres, share; A are smooth artefacts of motion; J takes out most of
-the mean signal. W_i is a participant's own topography, by which participants can be recognised. A participant differs
-by
+U are the loadings of regions on the signals of their network (a level and two contrasts each) and N
+is the coupling of these signals in the population: unimodal networks apart from association cortex,
+attention against default. v is what neighbours, and mirrored places of the two hemispheres, share;
+A are smooth artefacts of motion; J takes out most of the mean signal. W_i is a participant's own
+topography, by which participants can be recognised. A participant differs by
 
     M_i = Σ_k z_ik F_k + age_i F_age + sex_i F_sex + F_site(i) + own_i + session_i
 
-where F_k = N^-½ D_k N^-½ and D_k couples the signals of stated network pairs: to first order, one standard deviation of
-factor k changes the coupling of its pairs by `strength`. The exponential keeps every covariance positive definite.
-Successive volumes correlate by φ, and FC is the Pearson correlation of T of them, with the sampling noise of a scan.
+where F_k = N^-½ D_k N^-½ and D_k couples the signals of stated network pairs: to first order, one
+standard deviation of factor k changes the coupling of its pairs by `strength`. The exponential
+keeps every covariance positive definite. Successive volumes correlate by φ, and FC is the Pearson
+correlation of T of them, with the sampling noise of a scan.
 
-Targets follow the factors with a stated correlation (see `Target`); what was planted is in ``cohort.notes["truth"]``.
+Targets follow the factors with a stated correlation (see `Target`); what was planted is in
+``cohort.notes["truth"]``.
 
-Everything about participant i is drawn from (seed, i) alone: a larger cohort begins with the smaller one, however it
-is cut into chunks. Loadings, coupling, pairs and scanners are drawn from `structure_seed`: cohorts that share it share
-them.
+Everything about participant i is drawn from (seed, i) alone: a larger cohort begins with the
+smaller one, however it is cut into chunks. Loadings, coupling, pairs and scanners are drawn from
+`structure_seed`: cohorts that share it share them.
 """
 
 from __future__ import annotations
@@ -96,24 +98,29 @@ def simulate_cohort(
     name : str
         The cohort's name; also part of participant ids and of site names.
     sites : int or sequence of str
-        Scanners, by number or name; the same name in two cohorts of one structure is the same scanner.
+        Scanners, by number or name; the same name in two cohorts of one structure is the same
+        scanner.
     targets : sequence of Target, optional
         By default p_factor, internalizing, externalizing (true r of 0.6) and null.
     pairs : mapping, optional
-        Factor (``"general"``, ``"internal"``, ``"external"``, ``"factor4"`` …, ``"age"``, ``"sex"``) → pairs of
-        network names. Left out, three pairs are chosen for each by `structure_seed`.
+        Factor (``"general"``, ``"internal"``, ``"external"``, ``"factor4"`` …, ``"age"``,
+        ``"sex"``) → pairs of network names. Left out, three pairs are chosen for each by
+        `structure_seed`.
     n_factors : int
         Factors on which participants differ; the first three are those of the default targets.
     strength : float
-        Change of the coupling of a pair's signals by one standard deviation of its factor. About half of it is seen
-        in the mean FC of the pair; how much exactly is in the truth, as ``fc_change_per_sd``.
+        Change of the coupling of a pair's signals by one standard deviation of its factor. About
+        half of it is seen in the mean FC of the pair; how much exactly is in the truth, as
+        ``fc_change_per_sd``.
     keep_timeseries : bool
-        Without time series FC comes from fewer, independent volumes that give the same sampling noise,
-        T (1 - φ²) / (1 + φ²) of them: several times faster, but another draw than with time series.
+        Without time series FC comes from fewer, independent volumes that give the same sampling
+        noise, T (1 - φ²) / (1 + φ²) of them: several times faster, but another draw than with time
+        series.
     session : int
         The visit. The same call with another session is the same participants scanned again.
     family_size : int
-        Siblings per family, who share half the variance of their factors; above 1 there is a column family_id.
+        Siblings per family, who share half the variance of their factors; above 1 there is a column
+        family_id.
     ages : pair of float
         Youngest and oldest, in years.
     autocorrelation : float
@@ -121,7 +128,8 @@ def simulate_cohort(
     seen_in : Parcellation or str, optional
         The atlas in which the scans are read: each simulated region is averaged, with those of its
         neighbours, into the cortical region of this atlas whose centre is nearest. Cohorts that are
-        simulated in the same `parcellation` and seen in several atlases share their planted effects.
+        simulated in the same `parcellation` and seen in several atlases share their planted
+        effects.
 
     Returns
     -------
@@ -155,7 +163,9 @@ def simulate_cohorts(
     without_timeseries: Sequence[str] = (),
     **settings: Any,
 ) -> list[Cohort]:
-    """Several cohorts of different participants and scanners, with the same factors on the same network pairs.
+    """Simulate several cohorts with the same factors on the same network pairs.
+
+    Participants and scanners differ.
 
     Parameters
     ----------
@@ -184,7 +194,8 @@ def simulate_cohorts(
     counts = [n] * len(names) if isinstance(n, int) else list(n)
     if len(counts) != len(names) or len(set(names)) != len(names):
         raise NerveError(
-            f"{len(counts)} sizes for cohorts {list(names)}, expected one size and one name per cohort."
+            f"{len(counts)} sizes for cohorts {list(names)}, expected one size and one name per "
+            "cohort."
         )
     for unknown in set(without_timeseries) - set(names):
         raise problem(
@@ -208,10 +219,10 @@ def simulate_to(
     overwrite: bool = False,
     **settings: Any,
 ) -> Path:
-    """Simulate a cohort straight to a folder, some participants at a time: it may be larger than memory.
+    """Simulate a cohort straight to a folder, which may be larger than memory.
 
-    The folder holds the cohort that `simulate_cohort` makes of the same arguments, with truth.json beside it. For
-    very large ones take ``dtype="float16"`` and ``keep_timeseries=False``.
+    The folder holds the cohort that `simulate_cohort` makes of the same arguments, with truth.json
+    beside it. For very large ones take ``dtype="float16"`` and ``keep_timeseries=False``.
 
     Parameters
     ----------
@@ -242,15 +253,6 @@ def simulate_to(
         if scores:
             write_tsv(writer.folder / "truth_scores.tsv", factor_scores(Cohort.load(writer.folder)))
     return Path(path)
-
-
-def _scans_with_progress(
-    plan: SimulationPlan,
-) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
-    """The scans of a plan, with progress."""
-    n_chunks = -(-plan.n // CHUNK)
-    label = f"simulating {plan.n} participants"
-    return iter(progress_bar(plan.scans(), label=label, total=n_chunks, unit="chunks"))
 
 
 def factor_scores(cohort: Cohort) -> pd.DataFrame:
@@ -288,3 +290,12 @@ def factor_scores(cohort: Cohort) -> pd.DataFrame:
     table = pd.DataFrame(scores, columns=factors).round(6)
     table.insert(0, "participant_id", ids)
     return table
+
+
+def _scans_with_progress(
+    plan: SimulationPlan,
+) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
+    """The scans of a plan, with progress."""
+    n_chunks = -(-plan.n // CHUNK)
+    label = f"simulating {plan.n} participants"
+    return iter(progress_bar(plan.scans(), label=label, total=n_chunks, unit="chunks"))

@@ -1,4 +1,4 @@
-"""One simulated brain, read in another atlas: small regions are averaged into those of a coarser one.
+"""One simulated brain in another atlas: small regions are averaged into larger ones.
 
 This is not how `nerve.data.resampling` makes regions of others: here every small region belongs to
 one region of the atlas, whole, as voxels do.

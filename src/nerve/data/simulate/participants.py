@@ -1,4 +1,4 @@
-"""Simulated participants: site, age, sex, motion, factor scores and targets with a stated true effect."""
+"""Simulated participants: site, age, sex, motion, factors and targets with a stated effect."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Target:  # numpydoc ignore=PR02
 
         y = true_r · g + age · a + sex · s + site · c + motion · m + noise,   variance 1
 
-    where g is a weighted sum of factor scores and a, s, c, m are age, sex, site and (log) motion, all
-    with mean 0 and variance 1. Nothing in FC but g, a, s, c and m is related to y: a perfect model of
-    g reaches r = `true_r`.
+    where g is a weighted sum of factor scores and a, s, c, m are age, sex, site and (log) motion,
+    all with mean 0 and variance 1. Nothing in FC but g, a, s, c and m is related to y: a perfect
+    model of g reaches r = `true_r`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A simulated cohort: its settings, checked, its participants, their scans, and what was planted."""
+"""A simulated cohort: its checked settings, its participants, their scans, what was planted."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ class SimulationPlan:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """Notes of the cohort, in plain JSON values: how it was made, and the truth that was planted."""
+        """Notes of the cohort, as JSON: how it was made, and the truth that was planted."""
         stated = [
             "seed",
             "structure_seed",
@@ -310,26 +310,28 @@ class SimulationPlan:
 
     def _planted(self, name: str) -> list[dict[str, Any]]:
         networks = self.population.patching.group_names
-        planted = zip(
-            self.population.pairs_of[name], self.population.change_per_sd(name), strict=True
-        )
-        return [
-            {"networks": [networks[a], networks[b]], "fc_change_per_sd": round(x, 4)}
-            for (a, b), x in planted
-        ]
+        pairs = self.population.pairs_of[name]
+        changes = self.population.change_per_sd(name)
+        planted = []
+        for (row, column), change in zip(pairs, changes, strict=True):
+            names = [networks[row], networks[column]]
+            planted.append({"networks": names, "fc_change_per_sd": round(change, 4)})
+        return planted
 
     def _relation(
         self, target: Target, factors: Mapping[str, list[dict[str, Any]]]
     ) -> dict[str, Any]:
-        weights = zip(self.factor_names, target.weights(self.factor_names), strict=True)
-        active = {
-            name: round(float(weight), 6) for name, weight in weights if weight and target.true_r
-        }
+        active = {}
+        pairs = []
+        for name, weight in zip(self.factor_names, target.weights(self.factor_names), strict=True):
+            if weight and target.true_r:
+                active[name] = round(float(weight), 6)
+                pairs += [entry["networks"] for entry in factors[name]]
         return {
             "true_r": target.true_r,
             "true_r_after_covariates": round(target.true_r_after_covariates, 6),
             "factors": active,
-            "pairs": [entry["networks"] for name in active for entry in factors[name]],
+            "pairs": pairs,
             "coefficients": target.coefficients,
         }
 

@@ -1,8 +1,9 @@
-"""The population that simulated participants come from: its signals, and which effects act on which network pairs.
+"""The population that simulated participants come from: signals, and effects on network pairs.
 
-Networks are coupled along a few named axes, each network a point among them. The coordinates are written by hand after
-what is known of resting-state FC (unimodal networks apart from the association cortex, attention networks against the
-default network, control between them); only their overall size was set with real group means in view.
+Networks are coupled along a few named axes, each network a point among them. The coordinates are
+written by hand after what is known of resting-state FC (unimodal networks apart from the
+association cortex, attention networks against the default network, control between them); only
+their overall size was set with real group means in view.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class Population:  # numpydoc ignore=PR02
     pairs : mapping
         Factor (or ``"age"``, ``"sex"``) → network pairs, where they are not left to the seed.
     strength : float
-        Change of the coupling of a pair's signals by one standard deviation of a factor, to first order.
+        Change of the coupling of a pair's signals by one standard deviation of a factor, to first
+        order.
     """
 
     parcellation: Parcellation
@@ -118,7 +120,7 @@ class Population:  # numpydoc ignore=PR02
 
     @cached_property
     def loadings(self) -> np.ndarray:
-        """(R, K): U, how strongly each region follows each signal of its network; 0 for other networks."""
+        """(R, K): U, how strongly each region follows the signals of its network; 0 for others."""
         rng = self._rng(0)
         loadings = np.zeros((self.parcellation.n_regions, self.n_signals))
         for network, members in enumerate(self.patching.members):
@@ -131,7 +133,7 @@ class Population:  # numpydoc ignore=PR02
 
     @cached_property
     def coupling_root(self) -> np.ndarray:
-        """(K, K): N^½, the symmetric root of the covariance of the network signals in the average participant."""
+        """(K, K): N^½, root of the covariance of network signals in the average participant."""
         features = network_features(self.patching.group_names, self._rng(1))
         levels = np.arange(self.patching.n_groups) * MODES
         coupling = CONTRAST_VARIANCE * np.eye(self.n_signals)
@@ -140,7 +142,7 @@ class Population:  # numpydoc ignore=PR02
 
     @cached_property
     def local_root(self) -> np.ndarray:
-        """(R, R): V^½, root of the covariance that neighbours share and regions have for themselves."""
+        """(R, R): V^½, root of the covariance of neighbours and of each region's own signal."""
         near = neighbourhood(self.parcellation, LOCAL_WIDTH)
         np.fill_diagonal(near, 1.0)
         mirrored = neighbourhood(self.parcellation, LOCAL_WIDTH, mirrored=True)
@@ -151,19 +153,16 @@ class Population:  # numpydoc ignore=PR02
     def pairs_of(self) -> dict[str, list[tuple[int, int]]]:
         """What acts where: the network pairs of every factor, of age and of sex, as numbers.
 
-        Pairs that the user stated, else `PAIRS_PER_EFFECT` of the larger half, none twice while they last.
+        Pairs that the user stated, else `PAIRS_PER_EFFECT` of the larger half, none twice while
+        they last.
 
         Returns
         -------
         dict
             Effect → pairs of networks.
         """
-        names = [
-            *self.factor_names[:3],
-            "age",
-            "sex",
-            *self.factor_names[3:],
-        ]  # those of targets choose first
+        # the factors of targets choose first
+        names = [*self.factor_names[:3], "age", "sex", *self.factor_names[3:]]
         patching = self.patching
         large = np.flatnonzero(patching.sizes >= np.median(patching.sizes))
         order = np.resize(self._rng(2).permutation(large), (len(names), PAIRS_PER_EFFECT))
@@ -176,42 +175,41 @@ class Population:  # numpydoc ignore=PR02
     @cached_property
     def effects(self) -> dict[str, np.ndarray]:
         """(K, K): the change of the network signals' coupling by one standard deviation of each."""
-        rng, whiten = self._rng(3), np.linalg.inv(self.coupling_root)
+        rng = self._rng(3)
+        whiten = np.linalg.inv(self.coupling_root)
         return {name: whiten @ self._change(name, rng) @ whiten for name in self.pairs_of}
 
     def _stated_pairs(self, factor: str) -> list[tuple[int, int]]:
-        where, names, stated = (
-            f"The pairs of {factor!r}",
-            self.patching.group_names,
-            self.pairs[factor],
-        )
-        require(where, (len(stated) > 0, "no network pair", "at least one"))
-        numbers = []
-        for pair in stated:
+        """The pairs that the user stated by names of networks, as numbers."""
+        where = f"The pairs of {factor!r}"
+        names = self.patching.group_names
+        require(where, (len(self.pairs[factor]) > 0, "no network pair", "at least one"))
+        numbers = set()
+        for pair in self.pairs[factor]:
             is_pair = not isinstance(pair, str) and len(pair) == 2
             require(where, (is_pair, f"{pair!r} is no pair", "two networks"))
-            known = (
-                one_of(f"A network in the pairs of {factor!r}", network, names) for network in pair
-            )
-            numbers.append(sorted(map(names.index, known)))
-        return sorted({(first, second) for first, second in numbers})
+            for network in pair:
+                one_of(f"A network in the pairs of {factor!r}", network, names)
+            first, second = sorted(names.index(network) for network in pair)
+            numbers.add((first, second))
+        return sorted(numbers)
 
     def _change(self, name: str, rng: np.random.Generator) -> np.ndarray:
         change = np.zeros((self.n_signals, self.n_signals))
         strength = (COVARIATE_STRENGTH if name in ("age", "sex") else 1.0) * self.strength
         for first, second in self.pairs_of[name]:
             sign = rng.choice([-1.0, 1.0])
-            left, right = self._profile(first, rng), self._profile(second, rng)
-            outer = (
-                np.outer(left, left)
-                if first == second
-                else np.outer(left, right) + np.outer(right, left)
-            )
+            left = self._profile(first, rng)
+            right = self._profile(second, rng)
+            if first == second:
+                outer = np.outer(left, left)
+            else:
+                outer = np.outer(left, right) + np.outer(right, left)
             change += sign * strength * outer
         return change
 
     def _profile(self, network: int, rng: np.random.Generator) -> np.ndarray:
-        """Which signals of a network an effect acts on: its level, and a little of its contrasts."""
+        """Weights of a network's signals in an effect: its level, and a little of its contrasts."""
         weights = np.zeros(self.n_signals)
         weights[network * MODES : (network + 1) * MODES] = [
             1.0,
@@ -221,7 +219,8 @@ class Population:  # numpydoc ignore=PR02
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """(K, K): E[M²] / 2 over participants, taken off so that the exponential has the population's N as its mean."""
+        """(K, K): E[M²] / 2 over participants."""
+        # taken off, so that the exponential has the population's N as its mean
         random = (OWN_COUPLING**2 + SESSION_COUPLING**2 + SITE_COUPLING**2) * (self.n_signals + 1)
         squares = sum(effect @ effect for effect in self.effects.values())
         return np.asarray(squares + random * np.eye(self.n_signals)) / 2
@@ -255,9 +254,10 @@ class Population:  # numpydoc ignore=PR02
         )
 
     def change_per_sd(self, name: str) -> list[float]:
-        """Change of the mean FC of each pair of an effect by one standard deviation, averaged over eight participants.
+        """Change of the mean FC of each pair of an effect by one standard deviation of its score.
 
-        Half the difference between participants at +1 and -1 who differ in everything else at random.
+        Averaged over eight participants: half the difference between participants at +1 and -1 who
+        differ in everything else at random.
 
         Parameters
         ----------
@@ -269,19 +269,17 @@ class Population:  # numpydoc ignore=PR02
         list of float
             One per pair of networks.
         """
-        others = [effect for other, effect in self.effects.items() if other != name]
+        others = np.stack([effect for other, effect in self.effects.items() if other != name])
         scores = self._rng(4).standard_normal((8, len(others)))
         step = self.effects[name]
-        change = np.zeros_like(self.local_root)
-        for some in scores:
-            state = np.einsum("e,eab->ab", some, np.stack(others)) - self.spread
-            change += (self.connectivity(state + step) - self.connectivity(state - step)) / (
-                2 * len(scores)
-            )
-        means = dict(
-            zip(map(tuple, self.patching.pairs), patch_means(change, self.patching), strict=True)
-        )
-        return [float(means[pair]) for pair in self.pairs_of[name]]
+        change = np.zeros_like(self.local_root)  # (R, R)
+        for participant_scores in scores:
+            state = np.einsum("e,eab->ab", participant_scores, others) - self.spread
+            difference = self.connectivity(state + step) - self.connectivity(state - step)
+            change += difference / (2 * len(scores))
+        pairs = [tuple(pair) for pair in self.patching.pairs]
+        mean_of = dict(zip(pairs, patch_means(change, self.patching), strict=True))
+        return [float(mean_of[pair]) for pair in self.pairs_of[name]]
 
     def _rng(self, part: int) -> np.random.Generator:
         return np.random.default_rng([self.structure_seed, part])
@@ -293,14 +291,24 @@ def spectral(function: Callable[[np.ndarray], np.ndarray], symmetric: np.ndarray
     return np.asarray((vectors * function(values)) @ vectors.T)
 
 
-def _root(values: np.ndarray) -> np.ndarray:
-    return np.asarray(np.maximum(values, 1e-12) ** 0.5)
-
-
 def neighbourhood(
     parcellation: Parcellation, width: float, *, mirrored: bool = False
 ) -> np.ndarray:
-    """(R, R): exp(-(distance / width)²), to the mirror images if asked; 0 where coordinates are unknown."""
+    """(R, R): exp(-(distance / width)²) of each region to each other.
+
+    Parameters
+    ----------
+    parcellation : Parcellation
+    width : float
+        In mm.
+    mirrored : bool
+        Distances to the mirror images of the regions.
+
+    Returns
+    -------
+    (R, R)
+        0 where coordinates are unknown.
+    """
     places = np.array(parcellation.coordinates, float)
     others = places * [-1, 1, 1] if mirrored else places
     squared = ((places[:, None, :] - others[None, :, :]) ** 2).sum(axis=-1)
@@ -325,10 +333,12 @@ def patch_means(fc: np.ndarray, patching: Patching) -> np.ndarray:
 
 
 def network_features(names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """(networks, features): the coordinates of each network; their products are the coupling of networks.
+    """(networks, features): the coordinates of each network.
 
-    A name that stands for several networks of the table (`Vis`, `Default` of the 7-network order) has their mean;
-    one that is in no way known has a random place.
+    Their products are the coupling of networks.
+
+    A name that stands for several networks of the table (`Vis`, `Default` of the 7-network order)
+    has their mean; one that is not known has a random place.
 
     Parameters
     ----------
@@ -342,14 +352,16 @@ def network_features(names: Sequence[str], rng: np.random.Generator) -> np.ndarr
     """
     places = []
     for name in names:
-        direction = rng.standard_normal(
-            len(_AXES)
-        )  # drawn for every network: one unknown name moves no other
+        # drawn for every network: one unknown name moves no other
+        direction = rng.standard_normal(len(_AXES))
         known = [axes for network, axes in _NETWORKS.items() if network.startswith(name)]
         coordinates = [[axes.get(axis, 0.0) for axis in _AXES] for axes in known]
-        places.append(
-            np.mean(coordinates, axis=0)
-            if known
-            else _UNKNOWN * direction / np.linalg.norm(direction)
-        )
+        if known:
+            places.append(np.mean(coordinates, axis=0))
+        else:
+            places.append(_UNKNOWN * direction / np.linalg.norm(direction))
     return np.hstack([places, _OWN * np.eye(len(names))])
+
+
+def _root(values: np.ndarray) -> np.ndarray:
+    return np.asarray(np.maximum(values, 1e-12) ** 0.5)

@@ -51,10 +51,18 @@ SECTIONS = {
         "interpretation_importance",
     ),
 }
+
+
+def _modules_of_figures() -> dict[str, str]:
+    modules = {}
+    for section, names in SECTIONS.items():
+        for name in names:
+            modules[name] = f"nerve.report.figures.{section}"
+    return modules
+
+
 # Figure → module.
-FIGURES = {
-    name: f"nerve.report.figures.{section}" for section, names in SECTIONS.items() for name in names
-}
+FIGURES = _modules_of_figures()
 
 
 @dataclass

@@ -88,9 +88,9 @@ def common_space(results: ReportData) -> tuple[Figure, str]:
     """Cohorts of several atlases in one.
 
     Group means of FC (Pearson r), regions sorted by network, side by side: of cohorts that were
-    carried to the same regions, or of one cohort before and after. Where weights are shown, each dot is
-    a region of the new atlas at its MNI centre, in the colour of the distance to its nearest source
-    region. Look for the same blocks in both matrices, and for dots without a near source.
+    carried to the same regions, or of one cohort before and after. Where weights are shown, each
+    dot is a region of the new atlas at its MNI centre, in the colour of the distance to its nearest
+    source region. Look for the same blocks in both matrices, and for dots without a near source.
     """
     # One row per pair: two matrices, and the weights where they are known.
     pairs = list(results.mean_pairs) or _resampled_pairs(results)
@@ -129,9 +129,11 @@ def _resampled_pairs(results: ReportData) -> list[MeanPair]:
     meeting = results.about.get("resampling", {})
     pairs = []
     for first, other, r in meeting.get("correlations", []):
-        facts = [results.cohorts.get(name) for name in (first, other)]
-        known = [one for one in facts if one is not None and one.mean is not None]
-        if len(known) < 2 or not {first, other} & set(meeting["resampled"]):
+        if not {first, other} & set(meeting["resampled"]):
+            continue
+        facts = [results.cohorts.get(first), results.cohorts.get(other)]
+        known = [cohort for cohort in facts if cohort is not None and cohort.mean is not None]
+        if len(known) < 2:
             continue
         pairs.append(
             MeanPair(
@@ -157,7 +159,7 @@ def _add_scale(figure: Figure, ax: Axes, resampling: Resampling) -> Normalize:
 
 
 def _draw_weights(figure: Figure, ax: Axes, resampling: Resampling, scale: Normalize) -> None:
-    """Regions of the new atlas at their centres: in a glass brain with nilearn, seen from above without."""
+    """Regions of the new atlas at their centres: in nilearn's glass brain, or seen from above."""
     centres = resampling.target.coordinates
     distances = resampling.nearest
     known = np.isfinite(centres).all(axis=1) & np.isfinite(distances)
@@ -191,7 +193,7 @@ def likeness(results: ReportData) -> tuple[Figure, str]:
     line and for bars of the same height.
     """
     # One row per model and cohort.
-    known = [(names, like) for names, like in results.likeness.items() if like.found is not None]
+    known = [(names, like) for names, like in results.likeness.items() if like.compared is not None]
     shown = known[:_MOST_MODELS]
     if not shown:
         raise NothingToDraw(
@@ -259,7 +261,7 @@ def _draw_likeness(axes: Any, like: Likeness, cohort: str, model: str) -> None:
     """Mean FC of both cohorts at the left, their numbers at the right."""
     means, bars = axes
     trained: Any = like.trained
-    tested: Any = like.found
+    tested: Any = like.compared
     n_entries = len(trained.mean)
     dots = np.linspace(0, n_entries - 1, min(n_entries, _MOST_DOTS)).astype(int)
     means.plot(

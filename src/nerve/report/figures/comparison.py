@@ -22,8 +22,8 @@ def comparison_matrix(results: ReportData) -> tuple[Figure, str]:
 
     Score of the row's method less that of the column's (same numbers; r, or AUC for two-class
     targets), on the same participants. A dot marks p < 0.05, two-sided, by the test that knows of
-    overlapping training sets, not corrected for many comparisons; the table below gives q. Look for whole rows of one colour: a method that is better,
-    or worse, than all others.
+    overlapping training sets, not corrected for many comparisons; the table below gives q. Look for
+    whole rows of one colour: a method that is better, or worse, than all others.
     """
     # One matrix per cohort and target.
     if results.comparisons.empty:
@@ -118,7 +118,8 @@ def sweep_table(results: ReportData) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        cohort, target, r, r_low_cv, r_high_cv, name, setting, value. Settings with one value are left out.
+        cohort, target, r, r_low_cv, r_high_cv, name, setting, value. Settings with one value are
+        left out.
     """
     rows = []
     for score in results.mean_scores.to_dict("records"):

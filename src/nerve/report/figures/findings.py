@@ -27,9 +27,9 @@ def forest(results: ReportData) -> tuple[Figure, str]:
     """What was found, row by row.
 
     The score of every row on participants of other folds (r, or AUC for classes) with its 95 %
-    interval; the tick is the mean r of the folds. The row of the headline and the best reference are drawn in full colour. Look for
-    intervals that exclude chance (vertical line), and for how far the headline lies beyond the best
-    reference.
+    interval; the tick is the mean r of the folds. The row of the headline and the best reference
+    are drawn in full colour. Look for intervals that exclude chance (vertical line), and for how
+    far the headline lies beyond the best reference.
     """
     # One panel per cohort and target, one row per line.
     if results.scores.empty:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 from matplotlib.cm import ScalarMappable
@@ -215,9 +217,9 @@ def interpretation_importance(results: ReportData) -> tuple[Figure, str]:
     for label, table in results.interpreted("importance", nothing):
         for target, part in table.groupby("target", sort=False):
             parts.append((f"{target} ({label})" if label else str(target), part))
-    shown = [(name, part, value) for name, part in parts[:_MOST_PANELS] for value in _MAPS]
+    shown = list(itertools.product(parts[:_MOST_PANELS], _MAPS))
     figure, axes = make_panels(shown, across=2, width=4.4, height=3.6)
-    for ax, (name, part, value) in zip(axes, shown, strict=True):
+    for ax, ((name, part), value) in zip(axes, shown, strict=True):
         networks = list(dict.fromkeys([*part["network_a"], *part["network_b"]]))
         matrix = square_matrix(part, _PAIR, networks, value)
         limit = max(1e-6, float(np.nanmax(np.abs(matrix))))
@@ -236,9 +238,7 @@ def interpretation_importance(results: ReportData) -> tuple[Figure, str]:
     by_chance = [name for name, part in parts if not part["r_low"].iloc[0] > 0]
     if by_chance:
         sentences.append(
-            "Not told from chance, so that their maps explain nothing: "
-            + ", ".join(by_chance)
-            + "."
+            f"Not told from chance, so that their maps explain nothing: {', '.join(by_chance)}."
         )
     return figure, " ".join(sentences)
 
