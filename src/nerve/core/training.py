@@ -245,7 +245,8 @@ class LabelledDataset:
     def __init__(self, samples: Dataset, targets: np.ndarray) -> None:
         if len(samples) != len(targets):
             raise NerveError(
-                f"There are {len(targets)} targets for {len(samples)} participants, expected one each."
+                f"There are {len(targets)} targets for {len(samples)} participants, expected one "
+                "each."
             )
         self.samples = samples
         self.targets = np.asarray(targets, np.float32)
@@ -385,7 +386,8 @@ def train(
                 raise
             cause = str(error).splitlines()[0]
             raise NerveError(
-                f"A process of this run ended, or could not be reached ({cause}). Start it again with --resume."
+                f"A process of this run ended, or could not be reached ({cause}). Start it again "
+                "with --resume."
             ) from error
     if settings.keep == "best" and trainer.best_weights:
         module.load_state_dict(trainer.best_weights)
@@ -482,7 +484,8 @@ class _Trainer:
         if changed:
             changes = [f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed]
             raise NerveError(
-                f"This run cannot be resumed, for {listed(changes)}. Use the same data and settings, or a new folder."
+                f"This run cannot be resumed, for {listed(changes)}. Use the same data and "
+                "settings, or a new folder."
             )
         self._restore(tensors)
         for name in _COUNTERS:

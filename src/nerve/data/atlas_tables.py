@@ -2,12 +2,13 @@
 
 | name | rows |
 |---|---|
-| `schaefer400-17`, `schaefer400-7` | 100 to 1000 parcels, in the order (and with the networks) of 17 or 7 networks |
-| `4s456-17`, `4s456-7` | Schaefer in 7-network order and 56 regions below the cortex, as XCP-D writes them |
-| `glasser360-rl`, `glasser360-lr` | right hemisphere first (files of the HCP, XCP-D), or left first |
+| `schaefer400-17`, `schaefer400-7` | 100 to 1000 parcels, ordered by 17 or by 7 networks |
+| `4s456-17`, `4s456-7` | Schaefer (7-network order) and 56 regions below the cortex, as XCP-D |
+| `glasser360-rl`, `glasser360-lr` | right hemisphere first (HCP, XCP-D), or left first |
 | `desikan83`, `desikan68` | FreeSurfer's `aparc`, with or without 15 regions below the cortex |
 | `gordon333`, `power264`, `shen268`, `cc200`, `tian-s1` … `tian-s4` | as published |
-| `destrieux148`, `aal116`, `aal90`, `aal2-120` | as published; `aal90` is `aal116` without cerebellum |
+| `destrieux148`, `aal116`, `aal2-120` | as published |
+| `aal90` | `aal116` without cerebellum |
 
 Where the tables come from stands in ``docs/reference/atlases.md``.
 """

@@ -262,8 +262,8 @@ class Parcellation:  # numpydoc ignore=PR02
             labels = [other.labels[region] for region in missing]
             networks = dict.fromkeys(other.networks[region] for region in missing)
             cause = (
-                f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among the "
-                f"{self.n_regions} labels of {self.name} ({listed(labels, most=3)}, of network "
+                f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among "
+                f"the {self.n_regions} labels of {self.name} ({listed(labels, most=3)}, of network "
                 f"{listed(networks, most=4)}; the labels there are like "
                 f"{listed(self.labels, most=3)}). Regions are matched by label: name the "
                 "parcellation that the data were made with, or give its table."

@@ -139,7 +139,7 @@ class Likeness:  # numpydoc ignore=PR02
             "words": self.words,
             "differences": self.differences,
             "trained": self.trained.numbers(),
-            "found": self.compared.numbers(),
+            "compared": self.compared.numbers(),
         }
         write_json(folder / NUMBERS, content)
 
@@ -161,7 +161,7 @@ class Likeness:  # numpydoc ignore=PR02
             words=str(content.get("words")),
             differences=tuple(str(sentence) for sentence in content.get("differences", ())),
             trained=Signature.saved(means[0], content.get("trained"), path),
-            compared=Signature.saved(means[1], content.get("found"), path),
+            compared=Signature.saved(means[1], content.get("compared"), path),
         )
 
 

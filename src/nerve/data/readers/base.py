@@ -7,8 +7,8 @@ To add a reader:
    has two methods:
 
    - ``find(source: Path, options: Options) -> list[ScanFile]`` lists the scans below a source,
-     sorted, from names rather than contents. It must return an empty list when the layout of the source is
-     not its own.
+     sorted, from names rather than contents. It must return an empty list when the layout of the
+     source is not its own.
    - ``read(scan: ScanFile, options: Options) -> ScanData`` opens one of these scans. It must return
      the matrix (R, R) or the time series (volumes, R) as it stands in the file, with the region
      labels if the file has any.
@@ -171,10 +171,10 @@ class ScanData:  # numpydoc ignore=PR02
 
 
 #: How many scans a reader may open in `find` to learn about its source.
-N_PROBES = 5
+N_OPENED_IN_FIND = 5
 
 #: Scans that were read before all others, to learn about their source.
-Probes = list[tuple[ScanFile, ScanData]]
+SampledScans = list[tuple[ScanFile, ScanData]]
 
 #: A note that begins so is shown as a warning by `nerve.read_cohort`.
 WARNING = "WARNING:"
@@ -347,8 +347,8 @@ class Reader(ABC):
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """List the scans below a source, sorted.
 
-        Must be quick (names; of contents at most `N_PROBES` scans) and must not fail on other
-        sources. For `--format auto` the reader that finds most scans is taken; of equals, the one
+        Must be quick (it reads names, and opens at most `N_OPENED_IN_FIND` scans) and must not
+        fail on other sources. For `--format auto` the reader that finds most scans is taken; of equals, the one
         that stands first in `READERS`.
 
         Parameters

@@ -14,7 +14,7 @@ from nerve.data.readers.arrays import (
     read_slice,
     read_words,
 )
-from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.base import N_OPENED_IN_FIND, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.names import scans_in_file, scans_of_files
 from nerve.data.readers.opening import files_below
 from nerve.data.readers.own_words import own_ids, own_labels
@@ -43,7 +43,7 @@ class CBIG(Reader):
         files = [path for path in files_below(source, ".mat") if path.stem != _LABELS]
         known = (*MATRICES, *TRIANGLES) if options.variable is None else (options.variable,)
         shapes: Shapes = {}
-        for path in files[:N_PROBES]:
+        for path in files[:N_OPENED_IN_FIND]:
             shapes = _shapes(path, known)
             if shapes:
                 break

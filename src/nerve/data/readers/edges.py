@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.base import N_OPENED_IN_FIND, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.opening import TEXT, files_below, is_data, keep_latest
 from nerve.data.readers.participants_table import ID_COLUMNS
 from nerve.data.readers.text import column_of_numbers, first_lines, is_number, read_table
@@ -105,7 +105,7 @@ def _scans(path: Path, layout: _Wide | _Long, options: Options) -> list[ScanFile
                 expected="one row per participant and session",
             )
         if not layout.ends:
-            first_rows = [rows[0] for rows in rows_of.values()][:N_PROBES]
+            first_rows = [rows[0] for rows in rows_of.values()][:N_OPENED_IN_FIND]
             vectors = [_values(path, layout)[row] for row in first_rows]
             unfolding = find_unfolding(vectors, options, path)
     scans = []

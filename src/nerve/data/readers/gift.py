@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nerve._utils.errors import NerveError, problem
 from nerve.data.readers.arrays import array_shapes, last_name
-from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.base import N_OPENED_IN_FIND, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.opening import files_below
 
 DYNAMIC = "fncdyn"
@@ -19,7 +19,7 @@ class GIFT(Reader):
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """Refuse files that hold `FNCdyn`, unless the user names another variable."""
-        for path in files_below(source, ".mat")[:N_PROBES]:
+        for path in files_below(source, ".mat")[:N_OPENED_IN_FIND]:
             try:
                 shapes = array_shapes(path)
             except NerveError:  # reported when it is read

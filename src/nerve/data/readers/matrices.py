@@ -13,7 +13,7 @@ import numpy as np
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.connectivity import CORRELATIONS, RANGES, fisher_z, in_words, inverse_fisher_z
-from nerve.data.readers.base import Options, Probes, ScanData
+from nerve.data.readers.base import Options, SampledScans, ScanData
 
 # of symmetry, of the diagonal and of the range: what rounding in text files may cost
 TOLERANCE = 1e-3
@@ -230,12 +230,14 @@ def infer_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     return "r" if is_ones else ""
 
 
-def decide_values(probes: Probes, options: Options, source: object) -> tuple[str, bool, list[str]]:
+def decide_values(
+    sampled: SampledScans, options: Options, source: object
+) -> tuple[str, bool, list[str]]:
     """Decide for a whole source whether its matrices hold r or Fisher z.
 
     Parameters
     ----------
-    probes : list of (ScanFile, ScanData)
+    sampled : list of (ScanFile, ScanData)
         Scans that were read to learn about the source.
     options : Options
         With the user's `values`.
@@ -252,10 +254,10 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
     """
     if options.values != "auto":
         return options.values, True, []
-    if any(data.values_are_known for _, data in probes):
+    if any(data.values_are_known for _, data in sampled):
         return "r", True, []
     names: dict[str, list[str]] = {"r": [], "z": [], "": []}
-    for number, (scan, data) in enumerate(probes):
+    for number, (scan, data) in enumerate(sampled):
         # partial correlations have negative eigenvalues as r too
         is_thorough = number < _N_THOROUGH and data.measure != "partial"
         values = infer_values(data.array, thorough=is_thorough)
@@ -265,7 +267,7 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
     if not names["z"]:
         is_unknown = not names["r"] and bool(names[""])
         is_unknown = is_unknown and options.measure is None  # the user says: correlations
-        if is_unknown and all(_may_be_either(data.array) for _, data in probes):
+        if is_unknown and all(_may_be_either(data.array) for _, data in sampled):
             raise problem(
                 source,
                 "its matrices have no diagonal, and no value beyond 1, that would tell r from "
@@ -275,7 +277,7 @@ def decide_values(probes: Probes, options: Options, source: object) -> tuple[str
             )
         return "r", False, []
     note = (
-        f"matrices hold Fisher z, as {len(names['z'])} of {len(probes)} looked at prove, "
+        f"matrices hold Fisher z, as {len(names['z'])} of {len(sampled)} looked at prove, "
         "and are turned to r"
     )
     return "z", False, [note]

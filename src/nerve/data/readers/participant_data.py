@@ -105,7 +105,7 @@ def read_participant(plan: Plan, scans: Sequence[ScanFile]) -> ParticipantData:
     lost = {}
     for scan in scans:
         try:
-            data = plan.probes.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
+            data = plan.sampled.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
             if data.series is None:
                 parts.append(_from_matrix(plan, scan, data))
             else:

@@ -21,7 +21,7 @@ from nerve.data.readers.arrays import (
     read_array,
     read_slice,
 )
-from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.base import N_OPENED_IN_FIND, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.ids import normal_id
 from nerve.data.readers.matrices import TOLERANCE, is_symmetric
 from nerve.data.readers.modalities import refuse_several_measures
@@ -66,7 +66,7 @@ class Plain(Reader):
 
     def __init__(self) -> None:
         # what `find` had to read, until `read` asks for it
-        self._probes: dict[Any, Numbers] = {}
+        self._loaded: dict[Any, Numbers] = {}
 
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per file, or one per row or key of a file that holds many participants."""
@@ -91,7 +91,7 @@ class Plain(Reader):
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The array, as a matrix or, with volumes along the first axis, as a time series."""
-        numbers = self._probes.pop(scan.entry, None) or self.load(scan, options)
+        numbers = self._loaded.pop(scan.entry, None) or self.load(scan, options)
         array = numbers.values
         values = scan.extra.get("values")
         content = _content_of_array(array)
@@ -140,10 +140,10 @@ class Plain(Reader):
         list of ScanFile
             With their kind.
         """
-        for scan in scans[:N_PROBES]:
+        for scan in scans[:N_OPENED_IN_FIND]:
             with suppress(NerveError):  # reported when it is read
-                self._probes[scan.entry] = self.load(scan, options)
-        arrays = [numbers.values for numbers in self._probes.values()]
+                self._loaded[scan.entry] = self.load(scan, options)
+        arrays = [numbers.values for numbers in self._loaded.values()]
         if not arrays:
             return list(scans)
         contents = {_content_of_array(array) for array in arrays}

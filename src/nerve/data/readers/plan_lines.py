@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nerve._utils.errors import listed
 from nerve.data.connectivity import in_words
-from nerve.data.readers.base import Options, Probes, Reader, ScanFile
+from nerve.data.readers.base import Options, Reader, SampledScans, ScanFile
 from nerve.data.readers.ids import counted
 from nerve.data.readers.matrices import infer_values
 from nerve.data.readers.opening import TEXT, files_below, is_data
@@ -79,13 +79,13 @@ def reason_of_unread(path: Path, reader: Reader) -> str:
     return "a table or list beside the data"
 
 
-def state_content(probes: Probes) -> PlanLine:
+def state_content(sampled: SampledScans) -> PlanLine:
     """Say what one scan is: a matrix or a time series, and how many were looked at."""
     topic = "one scan is"
-    if not probes:
+    if not sampled:
         return PlanLine(topic, "not known: no scan could be read")
     words = []
-    for scan, data in probes:
+    for scan, data in sampled:
         shape = " x ".join(str(size) for size in data.array.shape)
         if data.series is not None:
             words.append(f"a time series, volumes x regions = {shape}")
@@ -95,18 +95,18 @@ def state_content(probes: Probes) -> PlanLine:
             words.append(f"a matrix of {shape}")
     counts = Counter(words)
     # names of files are not given: they hold ids and dates
-    evidence = [f"{counted(len(probes), 'scan')} looked at"]
-    _, first_data = probes[0]
+    evidence = [f"{counted(len(sampled), 'scan')} looked at"]
+    _, first_data = sampled[0]
     evidence += [note for note in first_data.notes if note.startswith("vectors")]
     return PlanLine(topic, listed(counts, most=3), "; ".join(evidence))
 
 
-def state_header(probes: Probes) -> PlanLine:
+def state_header(sampled: SampledScans) -> PlanLine:
     """Say what stands above the columns and before the rows."""
-    headers = Counter(data.header for _, data in probes if data.header)
+    headers = Counter(data.header for _, data in sampled if data.header)
     if headers:
         return PlanLine("header and index", listed(headers, most=2))
-    if probes and probes[0][0].path.name.endswith(TEXT):
+    if sampled and sampled[0][0].path.name.endswith(TEXT):
         return PlanLine("header and index", "as the format says")
     return PlanLine("header and index", "none: not a text file")
 
@@ -150,12 +150,14 @@ def state_repeats(scans: Mapping[str, Sequence[ScanFile]], notes: Sequence[str])
     return PlanLine("several scans", "none: one scan per participant", counted(len(scans)))
 
 
-def state_measure(probes: Probes, options: Options, values: str, notes: Sequence[str]) -> PlanLine:
+def state_measure(
+    sampled: SampledScans, options: Options, values: str, notes: Sequence[str]
+) -> PlanLine:
     """Say what the numbers are."""
     topic = "measure and unit"
-    if not probes:
+    if not sampled:
         return PlanLine(topic, "not known: no scan could be read")
-    _, data = probes[0]
+    _, data = sampled[0]
     if data.series is not None:
         return PlanLine(topic, f"FC made here: {in_words(options.kind)}", "from time series")
     values = data.values or values
@@ -168,7 +170,7 @@ def state_measure(probes: Probes, options: Options, values: str, notes: Sequence
         evidence.append("the format says so")
     elif options.values != "auto":
         evidence.append(f"--values {options.values}")
-    elif not notes and all(infer_values(data.array) == "r" for _, data in probes):
+    elif not notes and all(infer_values(data.array) == "r" for _, data in sampled):
         evidence.append("a diagonal of ones and no value beyond 1")
     elif not notes:
         evidence.append("nothing in the matrices looked at says otherwise")

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, printable, problem
-from nerve.data.readers.base import Options, Probes, Reader, ScanData, ScanFile
+from nerve.data.readers.base import Options, Reader, SampledScans, ScanData, ScanFile
 from nerve.data.readers.ids import counted, natural_key, normal_id
 from nerve.data.readers.joining import join_participants
 from nerve.data.readers.matrices import apply_measure, decide_values
@@ -41,7 +41,7 @@ from nerve.data.readers.regions import Regions, plan_regions
 from nerve.data.readers.registry import READERS, get_reader
 from nerve.data.readers.used_options import refuse_options_of_content, refuse_unused_options
 
-_N_PROBES = 20  # scans that are read before all others, to learn regions and values
+_N_SAMPLED = 20  # scans that are read before all others, to learn regions and values
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Plan:  # numpydoc ignore=PR02
         Rows of the participants table, in the same order.
     excluded : dict
         Participant → reason, of those without data or without a row in the table.
-    probes : dict
+    sampled : dict
         What was read to make the plan, by `ScanFile.entry`; it is not read again.
     planned_regions : Regions, optional
         See `regions`.
@@ -91,7 +91,7 @@ class Plan:  # numpydoc ignore=PR02
     scans: dict[str, list[ScanFile]]
     table: pd.DataFrame
     excluded: dict[str, str]
-    probes: dict[Any, ScanData]
+    sampled: dict[Any, ScanData]
     planned_regions: Regions | None
     refusal: NerveError | MemoryError | None
     values: str
@@ -124,7 +124,7 @@ class Plan:  # numpydoc ignore=PR02
             scans={},
             table=pd.DataFrame(),
             excluded={},
-            probes={},
+            sampled={},
             notes=[],
             lines=[],
             wanted_scans=[],
@@ -171,28 +171,28 @@ def make_plan(source: Path, options: Options) -> Plan:
     scans = {participant: scans[participant] for participant in join.table["participant_id"]}
 
     # shape and values: learned from some scans, before all others are read
-    probes: Probes = []
+    sampled: SampledScans = []
     regions: Regions | None = None
     region_notes: list[str] = []
     refusal: NerveError | MemoryError | None = None
     try:
-        probes = read_probes(reader, scans, options)
-        first_scan, first_data = probes[0]
+        sampled = read_sample(reader, scans, options)
+        first_scan, first_data = sampled[0]
         regions, region_notes = plan_regions(first_data, options, first_scan.where)
         notes += region_notes
-        refuse_options_of_content(options, probes, regions.match)
+        refuse_options_of_content(options, sampled, regions.match)
     except (NerveError, MemoryError) as error:  # `--dry-run` still says what each file is
         refusal = error
-    values, values_are_stated, value_notes = decide_values(probes, options, source)
+    values, values_are_stated, value_notes = decide_values(sampled, options, source)
     notes += value_notes
     lines = [
         state_files(source, reader, files, candidates, options),
-        state_content(probes),
-        state_header(probes),
+        state_content(sampled),
+        state_header(sampled),
         state_labels(regions, region_notes),
         state_ids(candidates, options),
         state_repeats(scans, repeat_notes),
-        state_measure(probes, options, values, value_notes),
+        state_measure(sampled, options, values, value_notes),
         PlanLine("phenotypes", join.rows, "; ".join(join.row_notes)),
         PlanLine("missing codes", join.codes, "; ".join(join.code_notes)),
     ]
@@ -206,7 +206,7 @@ def make_plan(source: Path, options: Options) -> Plan:
         scans=scans,
         table=join.table,
         excluded=join.excluded,
-        probes={scan.entry: data for scan, data in probes},
+        sampled={scan.entry: data for scan, data in sampled},
         planned_regions=regions,
         refusal=refusal,
         values=values,
@@ -348,7 +348,7 @@ def group_scans(
     return chosen, [note]
 
 
-def read_probes(reader: Reader, scans: dict[str, list[ScanFile]], options: Options) -> Probes:
+def read_sample(reader: Reader, scans: dict[str, list[ScanFile]], options: Options) -> SampledScans:
     """Read scans of participants all over the source, to learn what it holds.
 
     One scan is enough where it is not in question whether matrices hold r or Fisher z.
@@ -366,26 +366,26 @@ def read_probes(reader: Reader, scans: dict[str, list[ScanFile]], options: Optio
         At least one: if no scan can be read, the error of the first is raised.
     """
     first_scans = [group[0] for group in scans.values()]
-    n_spaced = min(_N_PROBES, len(first_scans))
+    n_spaced = min(_N_SAMPLED, len(first_scans))
     positions = np.linspace(0, len(first_scans) - 1, n_spaced).astype(int)
     spaced = [first_scans[position] for position in positions]
     further = []
     for group in scans.values():
         further += group[1:]
-    probes: Probes = []
+    sampled: SampledScans = []
     refusals: list[NerveError | MemoryError] = []
-    for number, scan in enumerate([*spaced, *further[:_N_PROBES]]):
-        if probes:
-            values_are_known = options.values != "auto" or probes[-1][1].values_are_known
+    for number, scan in enumerate([*spaced, *further[:_N_SAMPLED]]):
+        if sampled:
+            values_are_known = options.values != "auto" or sampled[-1][1].values_are_known
             if values_are_known or number >= len(spaced):
                 break
         try:
-            probes.append((scan, read_scan(reader, scan, options)))
+            sampled.append((scan, read_scan(reader, scan, options)))
         except (NerveError, MemoryError) as error:  # reported when the participant is read
             refusals.append(error)
-    if not probes:
+    if not sampled:
         raise refusals[0]
-    return probes
+    return sampled
 
 
 def read_scan(reader: Reader, scan: ScanFile, options: Options) -> ScanData:

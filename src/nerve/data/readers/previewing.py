@@ -73,13 +73,13 @@ def preview(source: str | os.PathLike[str], **options: Any) -> Preview:
         data_of_scan = {}
         for scan in scans:
             try:
-                data = plan.probes.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
+                data = plan.sampled.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
                 data_of_scan[scan.entry] = data
             except NerveError as error:
                 reasons[scan.entry] = str(error)
         if refusal is None:
             try:
-                reader.accept(read_participant(replace(plan, probes=data_of_scan), scans))
+                reader.accept(read_participant(replace(plan, sampled=data_of_scan), scans))
             except NerveError as error:  # r and Fisher z are mixed, or --strict
                 refusal = error
         for entry, data in data_of_scan.items():

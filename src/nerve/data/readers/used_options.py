@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nerve._utils.errors import NerveError, listed
-from nerve.data.readers.base import Options, Probes, Reader, ScanFile
+from nerve.data.readers.base import Options, Reader, SampledScans, ScanFile
 from nerve.data.readers.opening import TEXT
 
 _CONTAINERS = (".mat", ".npz", ".h5", ".hdf5")
@@ -60,18 +60,18 @@ def refuse_unused_options(options: Options, reader: Reader, scans: Sequence[Scan
             raise _refusal(name, about, "there is none (--participants FILE)")
 
 
-def refuse_options_of_content(options: Options, probes: Probes, match: str) -> None:
+def refuse_options_of_content(options: Options, sampled: SampledScans, match: str) -> None:
     """Refuse options that do not apply to what the files hold.
 
     Parameters
     ----------
     options : Options
-    probes : list of (ScanFile, ScanData)
+    sampled : list of (ScanFile, ScanData)
         Scans that were read.
     match : str
         How it is known which region a row is, as in `Regions`.
     """
-    contents = [data for _, data in probes]
+    contents = [data for _, data in sampled]
     all_matrices = all(data.series is None for data in contents)
     all_series = all(data.series is not None for data in contents)
     typed = options.typed
