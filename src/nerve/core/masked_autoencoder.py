@@ -207,7 +207,8 @@ class MaskedAutoencoder(nn.Module):
         -------
         scalar tensor
         """
-        decoded = self.decode(self.encode(packed, visible), visible)  # (participants, P, dim)
+        # (participants, P, decoder_dim)
+        decoded = self.decode(self.encode(packed, visible), visible)
         index = masked[..., None].expand(-1, -1, decoded.shape[-1])
         predicted = decoded.gather(1, index)  # (participants, P - K, decoder_dim)
         choice = PatchChoice(masked, self.patching.n_patches)
@@ -296,7 +297,7 @@ class MaskedAutoencoder(nn.Module):
         ----------
         packed : (participants, S) tensor
             Matrices as `Patching.pack` gives them.
-        masked : (participants, K) tensor of int, optional
+        masked : (participants, M) tensor of int, optional
             Patches to hide, the same number for each participant; none by default.
 
         Returns
@@ -437,6 +438,6 @@ def count_parameters(
 
 
 def _other_patches(masked: torch.Tensor, n_patches: int) -> torch.Tensor:
-    """The patches that are not among the masked: (participants, K) → (participants, P - K)."""
+    """The patches that are not among the masked: (participants, M) → (participants, P - M)."""
     is_masked = torch.zeros(len(masked), n_patches, device=masked.device).scatter(1, masked, 1.0)
     return is_masked.argsort(dim=1, stable=True)[:, : n_patches - masked.shape[1]]

@@ -172,7 +172,7 @@ class Tokenizer(nn.Module):
         packed : (participants, S) tensor
             The truth.
         chosen : PatchChoice
-            The patches that bear loss.
+            The masked patches, whose errors are the loss.
 
         Returns
         -------
@@ -220,11 +220,11 @@ class BilinearTokenizer(Tokenizer):
         self.regions_by_group = nn.Buffer(regions_by_group, persistent=False)
 
     def embed_weights(self) -> Iterator[torch.Tensor]:
-        """U_l ⊙ U_m."""
+        """U_l ⊙ U_m: every row of U_l times every row of U_m, column by column."""
         return self._khatri_rao_products(self.embed_factors)
 
     def reconstruct_weights(self) -> Iterator[torch.Tensor]:
-        """D_l ⊙ D_m."""
+        """D_l ⊙ D_m, as above."""
         return self._khatri_rao_products(self.reconstruct_factors)
 
     def _khatri_rao_products(self, factors: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -407,7 +407,7 @@ def _threads_for_usable_cores() -> Iterator[None]:
 
 
 class _Trainer:
-    """One run: its state and its steps."""
+    """One training: its state and its steps."""
 
     def __init__(
         self,
@@ -739,9 +739,9 @@ def make_optimizer(module: torch.nn.Module, settings: TrainingSettings) -> torch
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
-    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    optimizer_class = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
     on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
-    return kind(
+    return optimizer_class(
         parameters,
         lr=settings.lr,
         betas=settings.betas,
