@@ -17,10 +17,10 @@ from nerve.evaluation.protocol import FIELDS
 from nerve.evaluation.protocol_text import protocol_text, rows_on
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import NULL
-from nerve.experiments.fingerprints import fingerprint, package_versions
 from nerve.experiments.method_rows import citations_of
+from nerve.experiments.run_key import fingerprint, package_versions
 from nerve.experiments.run_store import DONE
-from nerve.experiments.tasks import EncoderTask, ModelProbe, load_evaluation
+from nerve.experiments.tasks import EncoderTask, PredictionFromSavedModel, load_evaluation
 from nerve.interpret import interpret_to
 from nerve.interpret.output import FOLDER as INTERPRETATION
 from nerve.interpret.output import INPUTS as INTERPRETED
@@ -179,7 +179,7 @@ def _last_nerve_models(experiment: Experiment) -> dict[Path, str]:
     """Models (folders or archives) of the last NERVE row that is trained → id of their run."""
     done = []
     for task in experiment.plan.tasks:
-        if not isinstance(task, EncoderTask | ModelProbe):
+        if not isinstance(task, EncoderTask | PredictionFromSavedModel):
             continue
         if task.row.method != "nerve" or task.row.kind == NULL:
             continue
@@ -188,7 +188,7 @@ def _last_nerve_models(experiment: Experiment) -> dict[Path, str]:
     models = {}
     for task in done:
         if task.row.line == done[-1].row.line:
-            if isinstance(task, ModelProbe):
+            if isinstance(task, PredictionFromSavedModel):
                 path = Path(task.path)
             else:
                 path = experiment.store.run_folder(task.id)

@@ -31,7 +31,7 @@ from nerve.experiments.experiment import RESOLVED_CONFIG, Experiment
 from nerve.experiments.method_rows import is_model
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.requested_rows import RequestedRow, request_rows
-from nerve.experiments.run_store import DONE, UNAVAILABLE, RunStore
+from nerve.experiments.run_store import FINAL, RunStore
 from nerve.experiments.terminal import (
     RunsProgress,
     print_lines,
@@ -244,7 +244,7 @@ def count_runs(config: str | os.PathLike[str], out: str, rehearse: bool = False)
     kinds = [task.kind for task in tasks]
     for kind in ("encode", "probe", "train"):
         print_lines(f"{kinds.count(kind):5d} {kind}")
-    done = statuses.count(DONE) + statuses.count(UNAVAILABLE)
+    done = sum(status in FINAL for status in statuses)
     print_lines(f"{len(kinds):5d} runs, {done} done")
 
 

@@ -39,9 +39,9 @@ from nerve.experiments.encoders import (
     pretrained_encoder_of,
     training_counts,
 )
-from nerve.experiments.fingerprints import code_version, package_versions
 from nerve.experiments.method_rows import citations_of, is_model
 from nerve.experiments.requested_rows import RequestedRow, request_rows
+from nerve.experiments.run_key import code_version, package_versions
 from nerve.methods import load_method
 from nerve.methods.runs import compared
 

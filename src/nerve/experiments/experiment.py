@@ -27,9 +27,9 @@ from nerve.evaluation.results import Results
 from nerve.evaluation.transfer import prepare_transfer, shared_participants
 from nerve.experiments.collect import collect, interpret_last_nerve, runs_table
 from nerve.experiments.config import ExperimentConfig, check_methods, config_path, load_config
-from nerve.experiments.fingerprints import code_version, fingerprint
 from nerve.experiments.launch import StatusCallback, ignore_status, launch
 from nerve.experiments.plan import ExperimentPlan
+from nerve.experiments.run_key import code_version, cohort_fingerprint, fingerprint
 from nerve.experiments.run_store import FAILED, RunStore
 from nerve.methods import PRETRAINED
 from nerve.methods.recentring import is_by_cohort
@@ -245,18 +245,12 @@ class Experiment:
             )
 
     def _find_fingerprint(self, name: str) -> str:
-        """What determines a cohort here: its contents, the region order, the renamed columns."""
+        """The fingerprint of a cohort as it enters the experiment."""
         settings = self.config.cohorts[name]
-        cohort = self._on_disk(name)
-        parts: list[Any] = [
-            cohort.fingerprint,
-            cohort.measure,
-            self.parcellation.fingerprint,
-            settings.columns,
-        ]
-        if settings.train_on:
-            parts.append(self._fingerprint(settings.train_on))
-        return fingerprint(parts)
+        trained_on = self._fingerprint(settings.train_on) if settings.train_on else None
+        return cohort_fingerprint(
+            self._on_disk(name), self.parcellation, settings.columns, trained_on
+        )
 
     # ---- its cohorts
 

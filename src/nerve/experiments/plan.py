@@ -1,6 +1,6 @@
 """Config → runs: which runs an experiment has, and which rows of the tables they are for.
 
-A run is identified by the fingerprint of what determines it. Rows that need the same run share it.
+A run is identified by what determines it (`run_key`). Rows that need the same run share it.
 """
 
 from __future__ import annotations
@@ -8,29 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from nerve._utils.errors import NerveError, listed
 from nerve.evaluation.feature_sets import NAMED
 from nerve.evaluation.rows import NULL, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig
-from nerve.experiments.fingerprints import content_hash
 from nerve.experiments.method_rows import file_row, is_model, method_row
+from nerve.experiments.run_key import Recipe, cohort_key, content_hash, pool_key
 from nerve.experiments.tasks import (
-    EncoderProbe,
     EncoderTask,
-    FoldEncoderProbe,
-    ModelProbe,
-    NamedProbe,
     NetworkTask,
-    ProbeTask,
-    Recipe,
-    TableProbe,
+    PredictionFromEncoder,
+    PredictionFromFoldEncoders,
+    PredictionFromNamedFeatures,
+    PredictionFromSavedModel,
+    PredictionFromTable,
+    PredictionTask,
     Task,
 )
-from nerve.methods import PRETRAINED, method_class
-from nerve.methods.pretrained import find_model
+from nerve.methods import method_class
 
 
 class ExperimentPlan:
@@ -50,13 +47,7 @@ class ExperimentPlan:
         self.config = config
         self.data = data
         self.code = code
-        pooled = [name for name, cohort in config.cohorts.items() if cohort.pretrain]
-        # what encoders are trained on, as it enters the key of a run
-        self.pool = {
-            "pretrained_on": {name: data[name] for name in pooled},
-            "timeseries": {name: config.cohorts[name].timeseries for name in pooled},
-            "code": code,
-        }
+        self.pool = pool_key(config, data, code)  # what encoders are trained on
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -127,30 +118,35 @@ class ExperimentPlan:
             label=entry.name,
             group=entry.group,
         )
-        probe = ModelProbe if is_model(path) else TableProbe
-        yield from self._probes(row, probe, path=path, content=content, scope=entry.scope)
+        prediction = PredictionFromSavedModel if is_model(path) else PredictionFromTable
+        yield from self._predictions(row, prediction, path=path, content=content, scope=entry.scope)
 
     def _method_tasks(self, row: Row, recipe: Recipe, scope: str = "not stated") -> Iterator[Task]:
-        """The runs of one row of a method: where it is trained, and where it predicts."""
+        """The runs of one row of a method: its training, and its predictions on each cohort."""
         first_cohort = next(iter(self.config.cohorts))
         pretrain_scope = self.config.protocol_of(first_cohort).pretrain_scope
         if recipe.method in NAMED:  # computed by the evaluation itself
-            yield from self._probes(row, NamedProbe, name=recipe.method, settings=recipe.settings)
+            yield from self._predictions(
+                row, PredictionFromNamedFeatures, name=recipe.method, settings=recipe.settings
+            )
         elif row.kind == SUPERVISED:
             for name in self.config.cohorts:
                 for target in self.config.protocol_of(name).targets:
                     yield NetworkTask(
                         recipe=recipe,
                         row=row,
-                        determined_by=self._cohort_key(name),
+                        determined_by=cohort_key(self.config, name, self.data, self.code),
                         cohort=name,
                         target=target,
                         scope=scope,
                     )
-        # With the means of all participants, those of a site sum to zero: a tested participant
-        # could be computed from the others. So means are learned inside each fold.
+        # `recentre` subtracts the mean of each site. Were it the mean of all its participants, the
+        # matrices of a site would sum to zero, and a tested participant could be computed from the
+        # others. So it is learned inside each fold, whatever the scope.
         elif pretrain_scope == "train_folds" or recipe.settings.get("recentre"):
-            yield from self._probes(row, FoldEncoderProbe, recipe=recipe, pool=self.pool)
+            yield from self._predictions(
+                row, PredictionFromFoldEncoders, recipe=recipe, pool=self.pool
+            )
         elif not self.pool["pretrained_on"]:
             raise NerveError(
                 f"Row {line_label(row)!r} needs a cohort to be trained on, expected at least one "
@@ -159,12 +155,15 @@ class ExperimentPlan:
         else:
             encoder = EncoderTask(recipe=recipe, row=row, determined_by=self.pool)
             yield encoder
-            yield from self._probes(row, EncoderProbe, needs=(encoder.id,))
+            yield from self._predictions(row, PredictionFromEncoder, needs=(encoder.id,))
 
-    def _probes(self, row: Row, probe: type[ProbeTask], **fields: Any) -> Iterator[Task]:
+    def _predictions(
+        self, row: Row, prediction: type[PredictionTask], **fields: Any
+    ) -> Iterator[Task]:
         """One run per cohort that predicts its targets from the features of a row."""
         for name in self.config.cohorts:
-            yield probe(row=row, determined_by=self._cohort_key(name), cohort=name, **fields)
+            determined_by = cohort_key(self.config, name, self.data, self.code)
+            yield prediction(row=row, determined_by=determined_by, cohort=name, **fields)
 
     def _row(self, line: str, entry: MethodConfig, recipe: Recipe, swept: dict[str, Any]) -> Row:
         """The row of a recipe."""
@@ -186,21 +185,6 @@ class ExperimentPlan:
         )
 
     def _recipe(self, entry: MethodConfig, settings: Mapping[str, Any], seed: int) -> Recipe:
-        """What is trained for one variant and seed, with hashes of the files that it names."""
-        files = {}
-        for name, value in settings.items():  # a table of regions for `patching`, say
-            if name == PRETRAINED and value is not None:
-                files[name] = content_hash(find_model(value))
-            elif isinstance(value, str) and Path(value).is_file():
-                files[name] = content_hash(value)
+        """What is trained for one variant and seed."""
         preset = entry.preset or self.config.preset
-        return Recipe(str(entry.method), preset, dict(settings), seed, files)
-
-    def _cohort_key(self, name: str) -> dict[str, Any]:
-        """A cohort under its protocol, as it enters the key of a run."""
-        return {
-            "data": self.data[name],
-            "timeseries": self.config.cohorts[name].timeseries,
-            "protocol": self.config.protocol_of(name).deciding(),
-            "code": self.code,
-        }
+        return Recipe.with_file_hashes(str(entry.method), preset, settings, seed)
