@@ -52,11 +52,9 @@ class ExperimentPlan:
     @cached_property
     def tasks(self) -> list[Task]:
         """The runs of every row; two rows that a reader could not tell apart are refused."""
-        tasks = []
+        tasks: list[Task] = []
         for number, entry in enumerate(self.config.methods):
-            for task in self._entry_tasks(number, entry):
-                if not task.cohort or entry.cohorts is None or task.cohort in entry.cohorts:
-                    tasks.append(task)
+            tasks += self._entry_tasks(number, entry)
         labels = {task.row.line: line_label(task.row) for task in tasks if task.row.kind != NULL}
         all_labels = list(labels.values())
         repeated = sorted({label for label in all_labels if all_labels.count(label) > 1})
@@ -81,8 +79,11 @@ class ExperimentPlan:
 
     def _entry_tasks(self, number: int, entry: MethodConfig) -> Iterator[Task]:
         """The runs of one entry of `methods`: its variants, seeds and null models."""
+        cohorts = list(self.config.cohorts)
+        if entry.cohorts is not None:
+            cohorts = [name for name in cohorts if name in entry.cohorts]
         if entry.features is not None:
-            yield from self._file_tasks(number, entry, entry.features)
+            yield from self._file_tasks(number, entry, entry.features, cohorts)
             return
         method = str(entry.method)
         variants = entry.variants()
@@ -95,7 +96,7 @@ class ExperimentPlan:
             for seed in seeds:
                 recipe = self._recipe(entry, settings, seed)
                 row = self._row(line, entry, recipe, swept)
-                yield from self._method_tasks(row, recipe, entry.scope)
+                yield from self._method_tasks(row, recipe, cohorts, entry.scope)
 
         # null models: regions assigned to networks at random, with the seed of the model itself
         for permutation in range(entry.permutations):
@@ -108,9 +109,11 @@ class ExperimentPlan:
                 kind=NULL,
                 group="null",
             )
-            yield from self._method_tasks(row, recipe)
+            yield from self._method_tasks(row, recipe, cohorts)
 
-    def _file_tasks(self, number: int, entry: MethodConfig, path: str) -> Iterator[Task]:
+    def _file_tasks(
+        self, number: int, entry: MethodConfig, path: str, cohorts: list[str]
+    ) -> Iterator[Task]:
         """The runs of a trained model, or of a table of features."""
         content = content_hash(path)
         row = replace(
@@ -118,19 +121,25 @@ class ExperimentPlan:
             label=entry.name,
             group=entry.group,
         )
-        prediction = PredictionFromSavedModel if is_model(path) else PredictionFromTable
-        yield from self._predictions(row, prediction, path=path, content=content, scope=entry.scope)
+        task_class = PredictionFromSavedModel if is_model(path) else PredictionFromTable
+        yield from self._predictions(
+            task_class, row, cohorts, path=path, content=content, scope=entry.scope
+        )
 
-    def _method_tasks(self, row: Row, recipe: Recipe, scope: str = "not stated") -> Iterator[Task]:
+    def _method_tasks(
+        self, row: Row, recipe: Recipe, cohorts: list[str], scope: str = "not stated"
+    ) -> Iterator[Task]:
         """The runs of one row of a method: its training, and its predictions on each cohort."""
-        first_cohort = next(iter(self.config.cohorts))
-        pretrain_scope = self.config.protocol_of(first_cohort).pretrain_scope
         if recipe.method in NAMED:  # computed by the evaluation itself
             yield from self._predictions(
-                row, PredictionFromNamedFeatures, name=recipe.method, settings=recipe.settings
+                PredictionFromNamedFeatures,
+                row,
+                cohorts,
+                name=recipe.method,
+                settings=recipe.settings,
             )
         elif row.kind == SUPERVISED:
-            for name in self.config.cohorts:
+            for name in cohorts:
                 for target in self.config.protocol_of(name).targets:
                     yield NetworkTask(
                         recipe=recipe,
@@ -140,30 +149,43 @@ class ExperimentPlan:
                         target=target,
                         scope=scope,
                     )
-        # `recentre` subtracts the mean of each site. Were it the mean of all its participants, the
-        # matrices of a site would sum to zero, and a tested participant could be computed from the
-        # others. So it is learned inside each fold, whatever the scope.
-        elif pretrain_scope == "train_folds" or recipe.settings.get("recentre"):
-            yield from self._predictions(
-                row, PredictionFromFoldEncoders, recipe=recipe, pool=self.pool
-            )
-        elif not self.pool["pretrained_on"]:
+        else:
+            yield from self._encoder_tasks(row, recipe, cohorts)
+
+    def _encoder_tasks(self, row: Row, recipe: Recipe, cohorts: list[str]) -> Iterator[Task]:
+        """The runs of a method that learns without labels: on all participants, or in each fold."""
+        in_folds = []
+        on_all = []
+        for name in cohorts:
+            pretrain_scope = self.config.protocol_of(name).pretrain_scope
+            # `recentre` subtracts the mean of each site. Were it the mean of all its participants,
+            # the matrices of a site would sum to zero, and a tested participant could be computed
+            # from the others. So it is learned inside each fold, whatever the scope.
+            if pretrain_scope == "train_folds" or recipe.settings.get("recentre"):
+                in_folds.append(name)
+            else:
+                on_all.append(name)
+        yield from self._predictions(
+            PredictionFromFoldEncoders, row, in_folds, recipe=recipe, pool=self.pool
+        )
+        if not on_all:
+            return
+        if not self.pool["pretrained_on"]:
             raise NerveError(
                 f"Row {line_label(row)!r} needs a cohort to be trained on, expected at least one "
                 "without `pretrain: false`."
             )
-        else:
-            encoder = EncoderTask(recipe=recipe, row=row, determined_by=self.pool)
-            yield encoder
-            yield from self._predictions(row, PredictionFromEncoder, needs=(encoder.id,))
+        encoder = EncoderTask(recipe=recipe, row=row, determined_by=self.pool)
+        yield encoder
+        yield from self._predictions(PredictionFromEncoder, row, on_all, needs=(encoder.id,))
 
     def _predictions(
-        self, row: Row, prediction: type[PredictionTask], **fields: Any
+        self, task_class: type[PredictionTask], row: Row, cohorts: list[str], **fields: Any
     ) -> Iterator[Task]:
         """One run per cohort that predicts its targets from the features of a row."""
-        for name in self.config.cohorts:
+        for name in cohorts:
             determined_by = cohort_key(self.config, name, self.data, self.code)
-            yield prediction(row=row, determined_by=determined_by, cohort=name, **fields)
+            yield task_class(row=row, determined_by=determined_by, cohort=name, **fields)
 
     def _row(self, line: str, entry: MethodConfig, recipe: Recipe, swept: dict[str, Any]) -> Row:
         """The row of a recipe."""
