@@ -1,4 +1,4 @@
-"""What becomes of runs that are done: the results folder, with tables, protocol and maps."""
+"""Write the results folder from the runs that are done: tables, protocol and maps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SHOWN_OPTIONS = _PROTOCOL_OPTIONS - {"--combat-on"} | {
 
 
 def collect(experiment: Experiment, command: str = "") -> Results:
-    """Write the results folder from the runs that are done; runs.tsv says how each run stands.
+    """Write the results folder from the runs that are done; runs.tsv has the status of each run.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def collect(experiment: Experiment, command: str = "") -> Results:
     Returns
     -------
     Results
-        As they were saved.
+        The same as in the folder.
     """
     plan = experiment.plan
     store = experiment.store
@@ -99,9 +99,9 @@ def write_texts(folder: Path, results: Results, cohorts: Sequence[EvaluatedCohor
     folder : Path
         Where the results were saved.
     results : Results
-        The same.
+        The results that were saved.
     cohorts : sequence of EvaluatedCohort
-        All that they are of.
+        The cohorts of the results.
     """
     texts = []
     for cohort in cohorts:
@@ -138,13 +138,13 @@ def interpret_last_nerve(experiment: Experiment) -> None:
     Parameters
     ----------
     experiment : Experiment
-        Maps are written once for the same models, data, targets, protocol and code.
+        Maps are not made again for the same models, data, targets, protocol and code.
     """
     folder = experiment.folder / INTERPRETATION
     record = folder / INTERPRETED
     models = _last_nerve_models(experiment) if experiment.config.interpret else {}
     if not models:
-        if record.is_file():  # maps of a row that is no more
+        if record.is_file():  # maps of a row that the config no longer asks for
             shutil.rmtree(folder)
         return
     name = next(iter(experiment.config.cohorts))

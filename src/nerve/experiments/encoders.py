@@ -10,6 +10,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nerve._utils.errors import NerveError, NerveWarning
 from nerve._utils.files import atomic_file, claim, write_json
 from nerve.data.cohort import Cohort
@@ -114,6 +116,13 @@ def training_counts(model: Any) -> dict[str, int]:
     """The cohorts that a model was fitted on, with their numbers of participants."""
     counts = model.data_.get("cohorts", {})
     return {str(name): int(count) for name, count in counts.items()}
+
+
+def scope_of_seen(is_seen: np.ndarray) -> str:
+    """The scope of an encoder (`rows.SCOPES`), from whether it has seen each tested participant."""
+    if is_seen.all():
+        return "all"
+    return "some" if is_seen.any() else "other_people"
 
 
 def pretrained_encoder_of(method: Any) -> Any:

@@ -308,7 +308,7 @@ class PredictionFromFoldEncoders(PredictionTask):
         """Features that are computed when a fold asks for them."""
         device = experiment.config.device
         pool = self.pool["pretrained_on"]
-        # cohorts are equal by fingerprint: one may stand under two names
+        # cohorts are compared by fingerprint: one may be listed under two names
         data = experiment.inputs().data[cohort.name]
 
         encoders_in_memory: dict[str, Any] = {}

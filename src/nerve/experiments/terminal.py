@@ -82,7 +82,7 @@ def show_paper_table(results: Results) -> None:
 
 
 def show_scores(results: Results) -> None:
-    """Print every score, one line per target and row; in brackets the interval that holds."""
+    """Print every score, one line per target and row; in brackets its 95 % interval."""
     labels = line_labels(rows_of(results.rows))
     line_of = dict(zip(results.rows["row"], results.rows["line"], strict=True))
     for score in results.scores.to_dict("records"):
@@ -112,7 +112,7 @@ def show_findings(results: Results) -> None:
 
 
 def show_status(experiment: Experiment) -> None:
-    """Print how many runs wait, run, are done or failed, and which are not simply done."""
+    """Print how many runs have each status, and every run that is running or was not done."""
     counts = experiment.counts
     statuses = (WAITING, RUNNING, DONE, UNAVAILABLE, FAILED)
     print_lines(", ".join(f"{counts[status]} {status}" for status in statuses))
@@ -138,7 +138,7 @@ def duration(seconds: float) -> str:
     Returns
     -------
     str
-        In the unit that suits it.
+        In seconds, minutes, hours or days.
 
     Examples
     --------
