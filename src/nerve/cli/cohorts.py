@@ -146,7 +146,7 @@ _INGEST = {
     "sheet": (str, "Name or number of the sheet, where that table is an Excel workbook."),
     "columns": (str, "Our column names for theirs: age=AGE_AT_SCAN,site=SITE_ID, or a YAML file."),
     "na_values": (str, "Codes for missing values: 999,-9, or of one column: sex=9."),
-    "visit": (str, "Take the row of this visit for everyone, where the table has several rows."),
+    "visit": (str, "Take the row of this visit, where the table has several rows per participant."),
     "sessions": (str, "File of two columns: session of the scans, session of the table."),
     "id_map": (str, "File of two columns: id of the data, id of the table."),
     "values": ("auto", "What matrices hold: r, z (Fisher), or auto (as they prove)."),

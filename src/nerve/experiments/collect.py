@@ -113,7 +113,7 @@ def write_texts(folder: Path, results: Results, cohorts: Sequence[EvaluatedCohor
 
 
 def runs_table(experiment: Experiment) -> pd.DataFrame:
-    """One row per run: id, kind, line, cohort, target, what it is, status, seconds, reason."""
+    """One row per run: id, kind, line, cohort, target, label, status, seconds, reason."""
     records = []
     for task in experiment.plan.unique_tasks:
         manifest = experiment.store.manifest(task.id) or {}

@@ -138,7 +138,7 @@ def is_trained(method: Any) -> bool:
 
 
 def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
-    """The cohorts that have what the method reads; if none has, all, for the method to refuse."""
+    """The cohorts that have what the method reads; if none has, all: `fit` says what is missing."""
     return [cohort for cohort in cohorts if can_read(method, cohort)] or cohorts
 
 

@@ -307,8 +307,8 @@ def _hold_card(folder: str, cards: tuple[str, ...]) -> ExitStack:
 class SlurmJob:
     """A run as a SLURM job.
 
-    When its time is up it is queued again. Encoders then resume from their last checkpoint; networks
-    that are trained inside folds begin again.
+    When its time is up it is queued again. Encoders then resume from their last checkpoint;
+    networks that are trained inside folds begin again.
     """
 
     def __call__(self, folder: str, run_id: str, threads: int) -> str:
@@ -316,7 +316,7 @@ class SlurmJob:
         return run_by_id(folder, run_id, threads)
 
     def checkpoint(self, folder: str, run_id: str, threads: int) -> Any:
-        """Queue the run again: submitit asks when the time limit is near or the job is preempted."""
+        """Queue the run again: submitit calls this before the job is ended for lack of time."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, folder, run_id, threads)

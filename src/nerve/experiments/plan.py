@@ -31,7 +31,7 @@ from nerve.methods import method_class
 
 
 class ExperimentPlan:
-    """The runs of an experiment, each after what it needs, and the rows that they are for.
+    """The runs of an experiment, each after the runs that it needs, and their rows.
 
     Parameters
     ----------

@@ -10,7 +10,8 @@ that failed is computed again. Whatever changes the key gives another id, and so
     name, settings, content      where nothing is trained: the features by name with the protocol's
                                  fields that they change, or a hash of the user's file
     cohort, target               what is predicted
-    scope                        whom a model of the user's had seen, as the experiment file says
+    scope                        which tested participants a model of the user's was trained on, as
+                                 the experiment file says
     needs                        ids of the runs that this one reads
     data, timeseries, protocol   the cohort that is predicted, and how (`cohort_key`)
     pretrained_on, timeseries    the cohorts that an encoder is trained on (`pool_key`). Where one

@@ -72,13 +72,13 @@ class Task:  # numpydoc ignore=PR02
     Parameters
     ----------
     row : Row
-        What it is for.
+        The row that it is for.
     determined_by : mapping
         Data, code and protocol: what `cohort_key` gives or, of an `EncoderTask`, `pool_key`.
     cohort : str
-        Whose targets it predicts; none for the training of an encoder.
+        The cohort that it predicts; empty for an `EncoderTask`.
     target : str
-        The one target that it is about, if it is about one.
+        The target that a `NetworkTask` predicts; empty for the others.
     needs : tuple of str
         Ids of runs that must be done before.
     """
@@ -125,7 +125,7 @@ class Task:  # numpydoc ignore=PR02
 
     @property
     def label(self) -> str:
-        """What progress and status call it."""
+        """What the progress, the status and runs.tsv call the run."""
         seed = f"seed {self.row.seed}" if self.row.seed else ""
         parts = [line_label(self.row, most=3), seed, self.cohort, self.target]
         return f"{self.kind} " + " · ".join(part for part in parts if part)
@@ -335,7 +335,7 @@ class PredictionFromFoldEncoders(PredictionTask):
         others = [experiment.cohort(name) for name in pool if pool[name] != data]
         readable = [other for other in others if can_read(method, other)]
         features.trained_on = {other.name: len(other) for other in readable}
-        if readable:  # beside the training folds, or instead of them
+        if readable:  # other cohorts are trained on too, or alone
             scope = experiment.scope_of(cohort.name, features.trained_on)
             is_pooled = data in pool.values()
             features.scope = "train_folds" if is_pooled and scope == "other_people" else scope
@@ -346,7 +346,7 @@ class PredictionFromFoldEncoders(PredictionTask):
 class _PredictionFromFile(PredictionTask):
     """Predicts from a file or folder of the user's.
 
-    `content` is its hash, `scope` says whom it had seen of the tested participants.
+    `content` is its hash. `scope` says which of the tested participants it was trained on.
     """
 
     path: str
