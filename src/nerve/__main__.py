@@ -1,6 +1,6 @@
 """The programs `nerve` (also `python -m nerve`, which torchrun needs) and `nerve-bids`.
 
-Nothing is imported before the variables that the libraries read when they are loaded are set.
+Environment variables that numpy and torch read when they are imported are set before that.
 """
 
 import sys

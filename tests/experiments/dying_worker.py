@@ -11,8 +11,9 @@ DOOMED, REAL = "doomed", "real"
 def work_or_die(folder, run_id, threads, cards):
     """Do a real run, record another as done, or die as often as the file of the run says."""
     deaths = Path(folder, f"{DOOMED}-{run_id}")
-    if deaths.is_file() and (left := int(deaths.read_text())):
-        deaths.write_text(str(left - 1))
+    n_left = int(deaths.read_text()) if deaths.is_file() else 0
+    if n_left:
+        deaths.write_text(str(n_left - 1))
         os.kill(os.getpid(), signal.SIGKILL)
     if Path(folder, f"{REAL}-{run_id}").is_file():
         from nerve.experiments.launch import run_by_id

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import nerve
-from nerve.experiments.fingerprints import code_version, source_hash
+from nerve.experiments.run_key import code_version, source_hash
 
 PACKAGE = Path(nerve.__file__).parent
 FILES = sorted(

@@ -180,3 +180,23 @@ def test_a_row_may_be_asked_of_some_cohorts_only():
         ExperimentConfig.model_validate(
             {"cohorts": cohorts, "methods": [{"method": "raw", "cohorts": ["C"]}]}
         )
+
+
+def test_each_cohort_has_its_own_pretrain_scope():
+    content = {
+        "cohorts": {
+            "A": {"path": "x", "targets": ["iq"]},
+            "B": {"path": "y", "targets": ["iq"], "pretrain_scope": "train_folds"},
+        },
+        "methods": [{"method": "nerve"}, {"method": "nerve", "label": "strict", "cohorts": ["B"]}],
+    }
+    config = ExperimentConfig.model_validate(content)
+    tasks = ExperimentPlan(config, dict.fromkeys(config.cohorts, "data"), "code").tasks
+    # no encoder that has seen all of B predicts B, and none is trained that no cohort asks for
+    planned = [(task.row.label, task.kind, task.cohort, bool(task.needs)) for task in tasks]
+    assert sorted(planned) == [
+        ("NERVE", "encode", "", False),
+        ("NERVE", "probe", "A", True),
+        ("NERVE", "probe", "B", False),
+        ("strict", "probe", "B", False),
+    ]

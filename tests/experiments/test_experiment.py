@@ -116,7 +116,7 @@ def test_a_cohort_out_of_domain_is_reported_as_other_participants(finished):
 
 
 @pytest.mark.slow
-def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_runs_again(
+def test_done_runs_are_skipped_after_a_new_label_and_only_new_rows_are_run(
     make_config, copied, rows
 ):
     seen = []
@@ -270,7 +270,7 @@ def test_a_failed_run_reports_its_reason_without_folders_and_is_tried_again(
     assert experiment.counts == {DONE: 2}
 
 
-def test_a_lock_is_held_by_one(tmp_path):
+def test_two_processes_do_not_hold_the_same_lock(tmp_path):
     store = RunStore(tmp_path)
     with store.lock("a") as is_ours:
         assert is_ours
@@ -414,7 +414,7 @@ def test_a_cohort_is_simulated_once_and_again_with_other_arguments(make_config, 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["tangent", "nerve"])
 def test_what_folds_fitted_is_not_kept(make_config, tmp_path, tiny, method):
-    """The models of two folds differ by the participants whom one of them left out."""
+    """Two models together can give away the participants that one of them left out."""
     settings = tiny if method == "nerve" else {}
     config = make_config(
         [{"method": method, "settings": settings}], protocol={"pretrain_scope": "train_folds"}

@@ -96,7 +96,7 @@ def test_every_setting_that_differs_from_the_preset_is_part_of_the_row():
     assert line_label(unchanged) == "as it is (NERVE paper)"
 
 
-def test_another_claim_of_who_was_seen_is_another_run(tmp_path):
+def test_another_scope_of_features_is_another_run(tmp_path):
     table = tmp_path / "features.tsv"
     table.write_text("participant_id\tx\na\t1\n")
     ids = set()
@@ -127,7 +127,7 @@ def test_labels_that_would_be_the_same_when_short_are_given_in_full():
     assert len(set(line_labels(rows).values())) == 2
 
 
-def test_of_two_presets_the_one_of_fewer_differences_describes_a_model_that_names_none():
+def test_a_model_without_a_preset_is_described_by_the_nearest_one():
     cls = method_class("graphmae")
     parameters = cls.from_preset("small", epochs=1).described_parameters()
     assert cls.nearest_preset(parameters) == "small"
@@ -225,7 +225,7 @@ def agree(out, results, report, scope, use, words):
 
 
 @pytest.mark.slow
-def test_a_model_on_its_own_training_cohort_is_reported_to_have_seen_it_everywhere(own, trained):
+def test_every_output_says_that_a_model_has_seen_its_training_cohort(own, trained):
     _, results, report = own
     agree(
         trained / "own", results, report, "all", "yes", "on all participants including those tested"
@@ -251,9 +251,7 @@ def test_a_new_column_of_the_table_does_not_make_it_another_cohort(trained, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["superset", "other"])
-def test_what_a_model_has_seen_of_another_cohort_is_not_known_and_nothing_else_is_claimed(
-    trained, tmp_path, undrawn, which
-):
+def test_the_scope_of_a_model_on_another_cohort_is_not_stated(trained, tmp_path, undrawn, which):
     other = make_cohort(45, seed=9, name="other")
     if which == "superset":
         other = Cohort.concat(

@@ -153,7 +153,7 @@ def test_patches_of_another_patching_are_hidden_in_the_matrices_of_the_view(enco
     other = Patching.grid(100, 25)
     embedding = embedding_of(encoders[0], cohort, other)
     fc, mean = cohort.inputs("fc", np.arange(3)), cohort.inputs("fc").mean(axis=0)
-    first = next(iter(embedding.hidden(np.arange(3), mean)))
+    first = next(iter(embedding.features_with_hidden_patches(np.arange(3), mean)))
     view = encoders[0].view_
     matrices, average = view.apply(fc), view.apply(mean[None])[0]
     matrices[:, :25, :25] = average[:25, :25]
@@ -178,7 +178,7 @@ def test_hidden_patches_are_the_mean_and_everything_else_is_untouched(cohort):
     fc, mean = cohort.inputs("fc", np.arange(3)), cohort.inputs("fc").mean(axis=0)
     before = fc.copy()
     embedding = Embedding(np.asarray, lambda rows: fc[rows], patching)
-    for patch, flat in enumerate(embedding.hidden(np.arange(3), mean)):
+    for patch, flat in enumerate(embedding.features_with_hidden_patches(np.arange(3), mean)):
         hidden = flat.reshape(fc.shape)
         inside = patching.patch_of == patch
         packed = patching.pack(hidden)

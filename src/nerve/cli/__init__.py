@@ -11,7 +11,7 @@ import typer
 
 import nerve
 from nerve.cli import cohorts, models, predictions  # noqa: F401 - they register their commands
-from nerve.cli.common import app, option, refusing, say
+from nerve.cli.common import app, errors_as_sentences, option, say
 
 __all__ = ["app", "main"]
 
@@ -27,5 +27,5 @@ def _top(
 
 def main() -> None:
     """Run `nerve`: a `NerveError` becomes one sentence and exit code 1, never a traceback."""
-    with refusing("nerve"):
+    with errors_as_sentences("nerve"):
         app()

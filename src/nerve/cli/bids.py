@@ -20,7 +20,7 @@ from typing import Any
 import nerve
 from nerve._utils.errors import listed, problem
 from nerve._utils.files import claim, read_tsv, write_tsv
-from nerve.cli.common import refusing, say
+from nerve.cli.common import errors_as_sentences, say
 from nerve.data.export import write_bids_participants
 from nerve.data.readers import ingest
 from nerve.data.readers.ids import counted
@@ -31,7 +31,7 @@ _EMBEDDING = "desc-nerve_embedding.tsv"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the app: a `NerveError` becomes one sentence and exit code 1."""
     options = _parser().parse_args(arguments)
-    with refusing("nerve-bids"):
+    with errors_as_sentences("nerve-bids"):
         if options.level == "participant":
             _participant(options)
         else:
@@ -133,7 +133,7 @@ def _group(options: argparse.Namespace) -> None:
 
 
 def _link_participants(derivatives: Path, labels: list[str], folder: Path) -> Path:
-    """Fill a folder with links to the files of these participants, and to those of no one."""
+    """Fill a folder with links to the files of these participants and to files of the data set."""
     wanted = {f"sub-{label}" for label in labels}
     linked: set[str] = set()
     for path in derivatives.rglob("*"):

@@ -22,7 +22,7 @@ from nerve.cli.common import (
     draw_likeness,
     note,
     option,
-    place,
+    output,
     say,
     with_table,
 )
@@ -146,7 +146,7 @@ _INGEST = {
     "sheet": (str, "Name or number of the sheet, where that table is an Excel workbook."),
     "columns": (str, "Our column names for theirs: age=AGE_AT_SCAN,site=SITE_ID, or a YAML file."),
     "na_values": (str, "Codes for missing values: 999,-9, or of one column: sex=9."),
-    "visit": (str, "Take the row of this visit for everyone, where the table has several rows."),
+    "visit": (str, "Take the row of this visit, where the table has several rows per participant."),
     "sessions": (str, "File of two columns: session of the scans, session of the table."),
     "id_map": (str, "File of two columns: id of the data, id of the table."),
     "values": ("auto", "What matrices hold: r, z (Fisher), or auto (as they prove)."),
@@ -240,12 +240,14 @@ def ingest(
 def check(
     cohort: Annotated[str, argument("A cohort folder.")],
     out: Annotated[
-        str | None, place("Write the table, and who would be dropped, to this TSV.")
+        str | None, output("Write the table, and who would be dropped, to this TSV.")
     ] = None,
     model: Annotated[
-        str | None, option(f"{MODEL}. Also compare with what it was trained on.")
+        str | None, option(f"{MODEL}. The cohort is compared with its training cohort.")
     ] = None,
-    figure: Annotated[str | None, place("Draw that comparison to this .svg, .png or .pdf.")] = None,
+    figure: Annotated[
+        str | None, output("Draw that comparison to this .svg, .png or .pdf.")
+    ] = None,
     overwrite: Annotated[
         bool, option("Replace the files that --out and --figure name.", "--overwrite")
     ] = False,
@@ -301,7 +303,7 @@ def resample(
         option("Label images of the cohort's atlas and of the new one: weights by overlap."),
     ] = None,
     figure: Annotated[
-        str | None, place("Draw both group means and the weights to this .svg, .png or .pdf.")
+        str | None, output("Draw both group means and the weights to this .svg, .png or .pdf.")
     ] = None,
     overwrite: Annotated[bool, option("Replace existing files.", "--overwrite")] = False,
 ) -> None:

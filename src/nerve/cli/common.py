@@ -1,7 +1,7 @@
 """What the commands share: the application, its options, its messages and its errors.
 
-Options that several commands have, or that are many, come from tables: a default and a sentence
-each.
+Options that several commands share, and long lists of options, are tables: for each option a
+default and a sentence.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nerve._utils.startup import lacks_memory
 from nerve.evaluation.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
-# name of an option → its default and its sentence. Where there is no default, the type stands in
-# its place; where the option is needed, `...`.
+# Name of an option → its default and its sentence. In place of a default stands the type of an
+# option that may be left out, or `...` for one that is required.
 OptionTable = Mapping[str, tuple[Any, str]]
 MODEL = "A trained model: its folder, archive, or name in `nerve models list`"
 
@@ -47,11 +47,11 @@ def option(sentence: str, *flags: str, **details: Any) -> Any:
 
 
 def argument(sentence: str) -> Any:
-    """What a command is about, with its sentence."""
+    """A positional argument of a command, with its sentence."""
     return typer.Argument(help=sentence, callback=_refuse_empty)
 
 
-def place(sentence: str) -> Any:
+def output(sentence: str) -> Any:
     """An option that names a file or a folder to write, with its sentence."""
     return option(sentence, callback=_refuse_empty)
 
@@ -71,7 +71,7 @@ def with_protocol(**defaults: Any) -> Callable[[Command], Command]:
     Parameters
     ----------
     **defaults
-        Of the command, where they are not the protocol's own.
+        Defaults of the command that differ from those of the protocol.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def protocol_table(names: Iterable[str], **defaults: Any) -> OptionTable:
     names : iterable of str
         Which fields.
     **defaults
-        Of the command, where they are not the protocol's own.
+        Defaults of the command that differ from those of the protocol.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def with_table(
     parameter : str
         The name of the parameter of the command.
     collect : callable
-        Makes its value of the options, which are keywords.
+        Makes the value of that parameter; it is called with the options as keywords.
 
     Returns
     -------
@@ -128,8 +128,8 @@ def with_table(
     options = [_parameter(name, default, sentence) for name, (default, sentence) in table.items()]
 
     def decorate(command: Command) -> Command:
-        # typer shows options in this order: first those that are needed
-        needed = []
+        # typer shows options in this order: first those that are required
+        required = []
         optional = []
         own = inspect.signature(command, eval_str=True).parameters.values()
         for entry in (*own, *options):
@@ -137,10 +137,10 @@ def with_table(
                 continue
             entry = entry.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             if entry.default is inspect.Parameter.empty:
-                needed.append(entry)
+                required.append(entry)
             else:
                 optional.append(entry)
-        parameters = needed + optional
+        parameters = required + optional
 
         def with_options(**values: Any) -> Any:
             chosen = {name: values.pop(name) for name in table}
@@ -161,7 +161,7 @@ def with_table(
 
 
 def _naming_option(sentence: str, names: Iterable[str]) -> str:
-    """A sentence that begins with a parameter, with the option in its place."""
+    """An error message that begins with the name of a parameter, with its option instead."""
     first, blank, rest = sentence.partition(" ")
     if first not in names:
         return sentence
@@ -170,20 +170,20 @@ def _naming_option(sentence: str, names: Iterable[str]) -> str:
 
 def _parameter(name: str, default: Any, sentence: str) -> inspect.Parameter:
     """One row of a table as a parameter that typer understands."""
-    kind: Any = type(default)
+    value_type: Any = type(default)
     if isinstance(default, type):
-        kind = default | None
+        value_type = default | None
         default = None
     elif default is ...:
-        kind = str
+        value_type = str
         default = inspect.Parameter.empty
     flag = name.replace("_", "-")
-    flags = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
+    flags = f"--{flag}/--no-{flag}" if value_type is bool else f"--{flag}"
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind, option(sentence, flags)],
+        annotation=Annotated[value_type, option(sentence, flags)],
     )
 
 
@@ -255,7 +255,7 @@ def _draw_to(path: str | os.PathLike[str], name: str, data: Any, overwrite: bool
 
 
 @contextmanager
-def refusing(program: str) -> Iterator[None]:
+def errors_as_sentences(program: str) -> Iterator[None]:
     """Turn errors inside into one sentence and exit code 1, and warnings into notes.
 
     Parameters
@@ -282,7 +282,7 @@ def refusing(program: str) -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    """What a user is told of an error; nothing of one that is a fault of ours."""
+    """The message for the user; empty for an error that is a fault of this package."""
     if isinstance(error, NerveError):
         return str(error)
     if isinstance(error, OSError) and not lacks_memory(error):
@@ -295,7 +295,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _unnamed_outputs() -> str:
-    """Where an error without a file name, a full disk, say, may have happened."""
+    """Where an error without a file name may have happened: a full disk, for example."""
     import tempfile
 
     try:

@@ -17,7 +17,7 @@ from nerve.cli.common import (
     draw_likeness,
     note,
     option,
-    place,
+    output,
     protocol_table,
     say,
     with_table,
@@ -32,8 +32,8 @@ from nerve.data.common_space import (
 models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
 app.add_typer(models, name="models")
 
-# what decides the prediction that `interpret` explains
-_EXPLAINED = (
+# fields of the protocol that are options of `nerve interpret`: they decide what is explained
+_INTERPRET_FIELDS = (
     "targets",
     "covariates",
     "groups",
@@ -43,7 +43,8 @@ _EXPLAINED = (
     "n_bootstrap",
     "seed",
 )
-_LEARNS = {
+# role of a method → what it learns, in words
+_ROLES = {
     "supervised": "learns with a target, inside each fold",
     "self-supervised": "learns without labels",
     "reference": "reference row, without labels",
@@ -55,7 +56,7 @@ def pretrain(
     cohorts: Annotated[
         list[str], argument("Cohort folders, pooled in the region order of the first.")
     ],
-    out: Annotated[str, place("The run folder to write.")],
+    out: Annotated[str, output("The run folder to write.")],
     preset: Annotated[str | None, option("default, paper or small.")] = None,
     config: Annotated[str | None, option("A YAML file of settings.")] = None,
     assignments: Annotated[
@@ -150,8 +151,8 @@ def embed(
     """Write the embeddings of a cohort.
 
     Its regions are matched by label; missing ones are named, and other regions are refused without
-    --resample. Of a cohort that does not look like
-    what the model was trained on, a warning and a figure beside OUT say so.
+    --resample. A warning, and a figure beside OUT, say if the cohort does not look like the
+    training cohort of the model.
 
     Example: `nerve embed runs/first cohorts/ucla ucla.tsv --pooling mean`
     """
@@ -233,7 +234,7 @@ def pack(
 
 
 @app.command()
-@with_table(protocol_table(_EXPLAINED))
+@with_table(protocol_table(_INTERPRET_FIELDS))
 def interpret(
     runs: Annotated[
         list[str], argument("The folder of a trained model; several that differ in the seed.")
@@ -241,10 +242,10 @@ def interpret(
     cohort: Annotated[str, argument("The cohort folder.")],
     options: dict[str, Any],
     out: Annotated[
-        str | None, place("Where to write interpretation/; the first run by default.")
+        str | None, output("Where to write interpretation/; the first run by default.")
     ] = None,
     pooling: Annotated[
-        str | None, option("pca, mean, cls or tokens; as in the run by default.")
+        str | None, option("pca, mean, cls or tokens; the model's own by default.")
     ] = None,
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
@@ -295,7 +296,7 @@ def methods(
         return
     for _, rows in table.groupby("method", sort=False):
         first = rows.iloc[0]
-        role = _LEARNS[first["role"]]
+        role = _ROLES[first["role"]]
         say(f"{first['method']:<12} {first['title']}: needs {first['needs']}; {role}")
         for row in rows[rows["parameters"] > 0].to_dict("records"):
             view = "" if row["view"] == "fc" else f", {row['view']} view"

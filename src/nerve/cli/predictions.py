@@ -13,7 +13,7 @@ from nerve.cli.common import (
     argument,
     note,
     option,
-    place,
+    output,
     protocol_table,
     say,
     with_protocol,
@@ -21,15 +21,15 @@ from nerve.cli.common import (
 )
 from nerve.evaluation.protocol import FIELDS
 
-# of `nerve run`, whose seed is that of the training too
-_OF_RUN = [name for name in FIELDS if name != "seed"]
+# fields of the protocol that are options of `nerve run`; its --seed is that of the training too
+_RUN_FIELDS = [name for name in FIELDS if name != "seed"]
 
 
 @app.command()
 @with_protocol()
 def evaluate(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, place("The folder to write; results that it already holds are replaced.")],
+    out: Annotated[str, output("The folder to write; results that it already holds are replaced.")],
     protocol: Any,
     features: Annotated[
         str,
@@ -45,13 +45,16 @@ def evaluate(
     ] = None,
     save_model: Annotated[
         str | None,
-        place("A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`."),
+        output(
+            "A folder to write: the model of the one feature set, fitted on all of COHORT, which "
+            "`nerve predict` reads."
+        ),
     ] = None,
     parcellation: Annotated[
         str | None, option("Resample all cohorts to these regions: a built-in name, or a TSV.")
     ] = None,
 ) -> None:
-    """Predict targets out of fold, every row on the same folds, and say what may be concluded.
+    """Predict targets out of fold, on the same folds for every row, and say what was found.
 
     Writes the results folder (rows, predictions, scores, comparisons, protocol) and report.html.
 
@@ -79,7 +82,7 @@ def evaluate(
 
 @app.command()
 def predict(
-    probe: Annotated[str, argument("What `nerve evaluate --save-model` wrote.")],
+    model: Annotated[str, argument("The folder that `nerve evaluate --save-model` wrote.")],
     cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
     out: Annotated[str, argument("A .tsv: participant_id, target, predicted …")],
     overwrite: Annotated[bool, option("Replace an existing table.", "--overwrite")] = False,
@@ -88,10 +91,13 @@ def predict(
     ] = False,
     calibrate: Annotated[
         str | None,
-        option("A table with participant_id and targets of some: the mean is moved to theirs."),
+        option(
+            "A table with participant_id and the targets of some participants: predictions are "
+            "moved to their mean."
+        ),
     ] = None,
 ) -> None:
-    """Predict new participants by a probe that was kept.
+    """Predict targets of new participants with a model that `nerve evaluate` has kept.
 
     Regions are matched by label, covariates by name. Other regions are refused without --resample.
 
@@ -103,7 +109,7 @@ def predict(
 
     with naming_resampling([cohort], "--resample"):
         table = predict_file(
-            probe, cohort, out, overwrite=overwrite, resample=resample, calibrate=calibrate
+            model, cohort, out, overwrite=overwrite, resample=resample, calibrate=calibrate
         )
     participants = counted(table["participant_id"].nunique())
     targets = counted(table["target"].nunique(), "target")
@@ -116,10 +122,10 @@ def predict(
 
 
 @app.command()
-@with_table(protocol_table(_OF_RUN, targets=..., pretrain_scope="all"))
+@with_table(protocol_table(_RUN_FIELDS, targets=..., pretrain_scope="all"))
 def run(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, place("The folder to write; results that it already holds are replaced.")],
+    out: Annotated[str, output("The folder to write; results that it already holds are replaced.")],
     options: dict[str, Any],
     model: Annotated[str | None, option(f"{MODEL}; without it, NERVE is trained.")] = None,
     preset: Annotated[
@@ -162,7 +168,7 @@ def experiment(
     config: Annotated[
         str | None, argument("A YAML file: cohorts, methods, protocol, seeds.")
     ] = None,
-    out: Annotated[str | None, place("The folder of runs and results.")] = None,
+    out: Annotated[str | None, output("The folder of runs and results.")] = None,
     launcher: Annotated[str, option("local or slurm.")] = "local",
     jobs: Annotated[
         int | None, option("Runs at a time (local); one per core or card.", min=1)
@@ -174,7 +180,7 @@ def experiment(
         bool, option("The same tables in minutes, on small simulated cohorts.", "--rehearse")
     ] = False,
     status: Annotated[
-        str | None, option("Say how the runs of this folder stand.", "--status")
+        str | None, option("Print the status of the runs of this folder.", "--status")
     ] = None,
 ) -> None:
     """Run a whole comparison from one file; what is done already is skipped.
@@ -210,7 +216,7 @@ def report(
 ) -> None:
     """Write report.html beside what it reads.
 
-    Nothing outside the folder is opened but what --cohort names.
+    It opens nothing outside the folder except what --cohort names.
 
     Example: `nerve report out/table2`
     """

@@ -1,4 +1,4 @@
-"""What becomes of runs that are done: the results folder, with tables, protocol and maps."""
+"""Write the results folder from the runs that are done: tables, protocol and maps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nerve.evaluation.protocol import FIELDS
 from nerve.evaluation.protocol_text import protocol_text, rows_on
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import NULL
-from nerve.experiments.fingerprints import fingerprint, package_versions
 from nerve.experiments.method_rows import citations_of
+from nerve.experiments.run_key import fingerprint, package_versions
 from nerve.experiments.run_store import DONE
-from nerve.experiments.tasks import EncoderTask, ModelProbe, load_evaluation
+from nerve.experiments.tasks import EncoderTask, PredictionFromSavedModel, load_evaluation
 from nerve.interpret import interpret_to
 from nerve.interpret.output import FOLDER as INTERPRETATION
 from nerve.interpret.output import INPUTS as INTERPRETED
@@ -47,7 +47,7 @@ _SHOWN_OPTIONS = _PROTOCOL_OPTIONS - {"--combat-on"} | {
 
 
 def collect(experiment: Experiment, command: str = "") -> Results:
-    """Write the results folder from the runs that are done; runs.tsv says how each run stands.
+    """Write the results folder from the runs that are done; runs.tsv has the status of each run.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def collect(experiment: Experiment, command: str = "") -> Results:
     Returns
     -------
     Results
-        As they were saved.
+        The same as in the folder.
     """
     plan = experiment.plan
     store = experiment.store
@@ -99,9 +99,9 @@ def write_texts(folder: Path, results: Results, cohorts: Sequence[EvaluatedCohor
     folder : Path
         Where the results were saved.
     results : Results
-        The same.
+        The results that were saved.
     cohorts : sequence of EvaluatedCohort
-        All that they are of.
+        The cohorts of the results.
     """
     texts = []
     for cohort in cohorts:
@@ -113,7 +113,7 @@ def write_texts(folder: Path, results: Results, cohorts: Sequence[EvaluatedCohor
 
 
 def runs_table(experiment: Experiment) -> pd.DataFrame:
-    """One row per run: id, kind, line, cohort, target, what it is, status, seconds, reason."""
+    """One row per run: id, kind, line, cohort, target, label, status, seconds, reason."""
     records = []
     for task in experiment.plan.unique_tasks:
         manifest = experiment.store.manifest(task.id) or {}
@@ -138,13 +138,13 @@ def interpret_last_nerve(experiment: Experiment) -> None:
     Parameters
     ----------
     experiment : Experiment
-        Maps are written once for the same models, data, targets, protocol and code.
+        Maps are not made again for the same models, data, targets, protocol and code.
     """
     folder = experiment.folder / INTERPRETATION
     record = folder / INTERPRETED
     models = _last_nerve_models(experiment) if experiment.config.interpret else {}
     if not models:
-        if record.is_file():  # maps of a row that is no more
+        if record.is_file():  # maps of a row that the config no longer asks for
             shutil.rmtree(folder)
         return
     name = next(iter(experiment.config.cohorts))
@@ -179,7 +179,7 @@ def _last_nerve_models(experiment: Experiment) -> dict[Path, str]:
     """Models (folders or archives) of the last NERVE row that is trained → id of their run."""
     done = []
     for task in experiment.plan.tasks:
-        if not isinstance(task, EncoderTask | ModelProbe):
+        if not isinstance(task, EncoderTask | PredictionFromSavedModel):
             continue
         if task.row.method != "nerve" or task.row.kind == NULL:
             continue
@@ -188,7 +188,7 @@ def _last_nerve_models(experiment: Experiment) -> dict[Path, str]:
     models = {}
     for task in done:
         if task.row.line == done[-1].row.line:
-            if isinstance(task, ModelProbe):
+            if isinstance(task, PredictionFromSavedModel):
                 path = Path(task.path)
             else:
                 path = experiment.store.run_folder(task.id)

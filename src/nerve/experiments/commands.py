@@ -31,7 +31,7 @@ from nerve.experiments.experiment import RESOLVED_CONFIG, Experiment
 from nerve.experiments.method_rows import is_model
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.requested_rows import RequestedRow, request_rows
-from nerve.experiments.run_store import DONE, UNAVAILABLE, RunStore
+from nerve.experiments.run_store import FINAL, RunStore
 from nerve.experiments.terminal import (
     RunsProgress,
     print_lines,
@@ -74,7 +74,7 @@ def run_evaluation(
     test : sequence of str
         Folders of other cohorts, predicted by what is fitted on `cohort`.
     quality : Quality, optional
-        As in `nerve run`: the report then also shows what was checked and what NERVE relies on.
+        Of `nerve run`: the report then also shows these checks, and maps of the NERVE row.
     parcellation : str, optional
         All cohorts are resampled to these regions. Without it, a cohort of other regions than the
         first is refused.
@@ -87,7 +87,7 @@ def run_evaluation(
     folder = claim(out)
     if (folder / RESOLVED_CONFIG).is_file():
         raise problem(folder, "it holds an experiment", remedy="Choose another folder.")
-    # parts of an earlier evaluation in this folder that this one may not write again
+    # Parts of an earlier evaluation in this folder that this one does not always write again.
     shutil.rmtree(folder / MODELS, ignore_errors=True)
     shutil.rmtree(folder / INTERPRETATION, ignore_errors=True)
     (folder / CHECKS).unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def check_usable(cohort: str) -> Quality:
     Returns
     -------
     Quality
-        What was checked.
+        The table of checks.
     """
     quality = check_cohort(Cohort.load(cohort))
     doubtful = quality.table[quality.table["verdict"].isin(["warning", "not usable"])]
@@ -149,12 +149,12 @@ def check_usable(cohort: str) -> Quality:
 
 
 def model_to_keep(features: Sequence[str], protocol: Protocol, folder: str) -> KeptModel:
-    """Make what --save-model is to keep, before anything is computed.
+    """Make the model that --save-model keeps, before anything is computed.
 
     Parameters
     ----------
     features : sequence of str
-        Those of --features; a kept model reads one.
+        Those of --features; a kept model predicts from one.
     protocol : Protocol
         How it is fitted.
     folder : str
@@ -169,7 +169,7 @@ def model_to_keep(features: Sequence[str], protocol: Protocol, folder: str) -> K
         raise problem(
             "--save-model",
             f"there are {len(features)} rows",
-            expected="one of --features: a probe reads one",
+            expected="one of --features: a kept model predicts from one",
         )
     free_folder(folder)
     (requested,) = request_rows(features, protocol)
@@ -244,7 +244,7 @@ def count_runs(config: str | os.PathLike[str], out: str, rehearse: bool = False)
     kinds = [task.kind for task in tasks]
     for kind in ("encode", "probe", "train"):
         print_lines(f"{kinds.count(kind):5d} {kind}")
-    done = statuses.count(DONE) + statuses.count(UNAVAILABLE)
+    done = sum(status in FINAL for status in statuses)
     print_lines(f"{len(kinds):5d} runs, {done} done")
 
 
@@ -307,7 +307,7 @@ def _interpret(folder: Path, encoder: NERVE, evaluated: EvaluatedCohort) -> None
 
 
 def _encoder_to_keep(requested: RequestedRow, protocol: Protocol) -> Any:
-    """What gives the features of a row for any participant: a method, fitted or not."""
+    """What makes the features of a row for any participant: a method, fitted or not."""
     if requested.make is None:
         if not is_model(requested.value):
             raise problem(

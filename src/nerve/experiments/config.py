@@ -32,7 +32,7 @@ PAPER_PROTOCOL: dict[str, Any] = {
 
 
 class _Strict(BaseModel):
-    """Settings that cannot be changed, and no others than these."""
+    """A part of an experiment file: values are not changed later, unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,10 +54,13 @@ class CohortConfig(_Strict):
     )
     label: str | None = Field(None, description="What tables call it.")
     target_labels: dict[str, str] = Field({}, description="What tables call the targets.")
-    columns: dict[str, str] = Field({}, description="our name: name in the participants table.")
+    columns: dict[str, str] = Field(
+        {}, description="Columns to rename, as our name: name in the participants table."
+    )
     train_on: str | None = Field(
         None,
-        description="Another cohort of the file: all is fitted on that one and predicts this one.",
+        description="Another cohort of the file: everything is fitted on that one, and this one is "
+        "only predicted.",
     )
     pretrain: bool = Field(True, description="Train encoders on it; false: out of domain.")
     timeseries: bool = Field(True, description="Use its time series where a method needs them.")
@@ -65,7 +68,7 @@ class CohortConfig(_Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _own_protocol(cls, content: Any) -> Any:
+    def _gather_protocol(cls, content: Any) -> Any:
         """Move fields of the protocol that stand beside the others into `protocol`."""
         if not isinstance(content, dict):
             return content
@@ -79,7 +82,7 @@ class CohortConfig(_Strict):
         return settings
 
     @model_validator(mode="after")
-    def _one_origin(self) -> CohortConfig:
+    def _check_origin(self) -> CohortConfig:
         if (self.path is None) == (self.simulate is None):
             raise ValueError("give either `path` or `simulate`")
         return self
@@ -102,26 +105,26 @@ class MethodConfig(_Strict):
     )
     settings: dict[str, Any] = Field({}, description="Parameters of the method; lists are swept.")
     cohorts: list[str] | None = Field(
-        None, min_length=1, description="Only these cohorts are predicted by it; all by default."
+        None, min_length=1, description="The cohorts that it predicts; all by default."
     )
     permutations: int = Field(
         0, ge=0, description="Retrain with this many region permutations as the null."
     )
     scope: Literal["all", "train_folds", "other_people", "not stated"] = Field(
         "not stated",
-        description="Of `features`, and of a run that is fine-tuned: whether whatever made them had "
-        "seen the tested participants.",
+        description="Of `features`, and of a model that is fine-tuned: which of the tested "
+        "participants it was trained on.",
     )
 
     @model_validator(mode="after")
-    def _one_origin(self) -> MethodConfig:
+    def _check_origin(self) -> MethodConfig:
         if (self.method is None) == (self.features is None):
             raise ValueError("give either `method` or `features`")
         return self
 
     @property
     def name(self) -> str:
-        """What it is called where no label is given."""
+        """The label, or where none is given the method or the name of the file."""
         return self.label or self.method or Path(str(self.features)).stem
 
     def variants(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -130,7 +133,7 @@ class MethodConfig(_Strict):
         Returns
         -------
         list of (dict, dict)
-            Of each combination: the settings that were swept, and all settings.
+            For each combination: the settings that were swept, and all settings.
 
         Examples
         --------
@@ -153,7 +156,7 @@ class SlurmConfig(_Strict):
     minutes: int = Field(
         60,
         ge=1,
-        description="Time limit. A job that reaches it is queued again: encoders go on from their "
+        description="Time limit. A job that reaches it is queued again: encoders resume from their "
         "last checkpoint, other runs begin again.",
     )
     cpus: int = Field(1, ge=1)
@@ -186,7 +189,7 @@ class ExperimentConfig(_Strict):
     interpret: bool = Field(
         False, description="Maps of the last NERVE row: weights, attention, patch importance."
     )
-    seeds: list[Seed] = Field([0], min_length=1, description="Of training.")
+    seeds: list[Seed] = Field([0], min_length=1, description="Seeds of the training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
     protocol: dict[str, Any] = Field(
@@ -195,9 +198,9 @@ class ExperimentConfig(_Strict):
     slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")
-    def _known_cohorts(self) -> ExperimentConfig:
-        """Refuse names of cohorts that are no folder names, and names of cohorts not listed."""
-        for name in self.cohorts:  # simulated ones become folders of that name
+    def _check_cohorts(self) -> ExperimentConfig:
+        """Refuse names that cannot be folders, and references to cohorts that are not listed."""
+        for name in self.cohorts:  # the folder of a simulated cohort has its name
             is_folder_name = (
                 bool(name.strip())
                 and name not in (".", "..")
@@ -238,7 +241,7 @@ class ExperimentConfig(_Strict):
         Returns
         -------
         Protocol
-            That of the paper, changed by the file, changed for the cohort.
+            The paper's, changed by the `protocol` of the file, then by that of the cohort.
         """
         place = f"cohort {cohort!r}"
         changes = known_fields({**self.protocol, **self.cohorts[cohort].protocol}, place)
@@ -266,7 +269,7 @@ def config_path(name: str | os.PathLike[str]) -> Path:
         The file; it need not exist.
     """
     packaged = Path(str(files("nerve") / "configs" / f"{name}.yaml"))
-    # a folder of that name is none: `nerve demo demo` is typed twice
+    # a folder of that name does not hide it: `nerve demo demo` makes one, and may be typed twice
     return packaged if packaged.is_file() and not Path(name).is_file() else Path(name)
 
 

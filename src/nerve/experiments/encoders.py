@@ -1,10 +1,16 @@
-"""Encoders on disk: trained on pooled cohorts and saved, with what a report shows of them."""
+"""Encoders on disk: trained on pooled cohorts and saved, with what a report shows of them.
+
+An encoder is trained in the folder where it will be saved, so that its checkpoints are there. If
+the training is killed, the next attempt in the same folder resumes from the last checkpoint.
+"""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from nerve._utils.errors import NerveError, NerveWarning
 from nerve._utils.files import atomic_file, claim, write_json
@@ -29,13 +35,13 @@ def fit_and_describe(method: Any, cohorts: list[Cohort], folder: Path | None, ro
     Parameters
     ----------
     method : estimator
-        Not fitted. It goes on from its last checkpoint in the folder.
+        Not fitted. It resumes from the last checkpoint in the folder, if there is one.
     cohorts : list of Cohort
         Pooled, except those that lack what the method reads.
     folder : Path, optional
         Where to save it.
     row : Row
-        What warnings call it.
+        The row, for its label in warnings.
 
     Returns
     -------
@@ -52,19 +58,19 @@ def fit_and_describe(method: Any, cohorts: list[Cohort], folder: Path | None, ro
             doubt = method.save_masked_error(folder, ratio)
             if doubt and row.kind != NULL:  # not one warning per null model
                 warnings.warn(f"{line_label(row, most=3)}: {doubt}", NerveWarning, stacklevel=2)
-    except NerveError as error:  # the encoder is saved: its description is for the report only
+    except NerveError as error:  # no reason to fail: the description is for the report only
         text = f"The reconstruction could not be described: {error}"
         warnings.warn(text, NerveWarning, stacklevel=2)
     return method
 
 
 def fit_and_save(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
-    """Train a method and save it; checkpoints of its training are in the same folder.
+    """Train a method and save it, with checkpoints in the same folder meanwhile.
 
     Parameters
     ----------
     method : estimator
-        Not fitted. It goes on from its last checkpoint in the folder.
+        Not fitted. It resumes from the last checkpoint in the folder, if there is one.
     cohorts : list of Cohort
         Pooled, except those that lack what the method reads.
     folder : Path
@@ -112,6 +118,13 @@ def training_counts(model: Any) -> dict[str, int]:
     return {str(name): int(count) for name, count in counts.items()}
 
 
+def scope_of_seen(is_seen: np.ndarray) -> str:
+    """The scope of an encoder (`rows.SCOPES`), from whether it has seen each tested participant."""
+    if is_seen.all():
+        return "all"
+    return "some" if is_seen.any() else "other_people"
+
+
 def pretrained_encoder_of(method: Any) -> Any:
     """The encoder that a fine-tuned method begins with; None for all others."""
     if not hasattr(method, "pretrained_encoder"):
@@ -125,7 +138,7 @@ def is_trained(method: Any) -> bool:
 
 
 def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
-    """The cohorts that have what the method reads; if none has, all, for the method to refuse."""
+    """The cohorts that have what the method reads; if none has, all: `fit` says what is missing."""
     return [cohort for cohort in cohorts if can_read(method, cohort)] or cohorts
 
 

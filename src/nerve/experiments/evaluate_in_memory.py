@@ -1,7 +1,7 @@
 """`nerve.evaluate`: features and a cohort in, `Results` out.
 
-How one feature set is evaluated on one cohort is the work of `nerve.evaluation`; here every row is
-evaluated on every cohort, and encoders are trained or loaded for it.
+`nerve.evaluation` evaluates one feature set on one cohort. Here this is done for every row and
+cohort, and encoders are trained or loaded for it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from nerve.experiments.encoders import (
     is_trained,
     keep_description,
     pretrained_encoder_of,
+    scope_of_seen,
     training_counts,
 )
-from nerve.experiments.fingerprints import code_version, package_versions
 from nerve.experiments.method_rows import citations_of, is_model
 from nerve.experiments.requested_rows import RequestedRow, request_rows
+from nerve.experiments.run_key import code_version, package_versions
 from nerve.methods import load_method
 from nerve.methods.runs import compared
 
@@ -71,7 +72,7 @@ def evaluate(
         `transform(cohort)`, or `fit(cohort, y)` and `predict(cohort)`, fitted inside each fold.
         ``{"NERVE": Z, "raw": "raw"}`` and ``["raw", "pca"]`` give several rows.
     cohort : Cohort
-        Whose participants are predicted, and trained on.
+        Its participants are predicted, those of each fold by models of the other folds.
     targets : names of columns of the participants table
         Numbers or classes; of three or more each is predicted against all others. A missing value
         drops that participant for that target only.
@@ -82,9 +83,9 @@ def evaluate(
         Fit everything on `cohort` and predict this one instead, regions matched by label. Arrays
         of features then hold the participants of `cohort`, followed by those of `test`.
     probe : estimator, optional
-        What reads the features instead of kernel ridge: any estimator of scikit-learn's kind, a
-        pipeline or `GridSearchCV` too, cloned for every fold and target. A classifier needs classes
-        and no covariates.
+        The model that predicts targets from features, instead of kernel ridge: an estimator as in
+        scikit-learn, also a pipeline or `GridSearchCV`, cloned for every fold and target. A
+        classifier needs classes and no covariates.
     **options
         Other fields of `nerve.Protocol`, with its defaults: ``groups`` (a column of families, kept
         whole in folds), ``site`` (for ``combat=True``, ``leave_site_out=True`` and permutation
@@ -124,9 +125,9 @@ class EvaluatedRows:  # numpydoc ignore=PR02
     results : Results
         Of all rows and cohorts.
     cohorts : list of EvaluatedCohort
-        Which the results are of.
+        The cohorts that were predicted.
     notes : list of str
-        What the user should be told, with ids.
+        What the user should be told; ids of participants may be in it.
     encoders : dict
         Row → its encoder, where one encoder serves all folds.
     """
@@ -158,7 +159,7 @@ def evaluate_rows(
     protocol : Protocol
         Of all cohorts.
     probe : estimator, optional
-        What reads the features instead of kernel ridge.
+        The model that predicts targets from features, instead of kernel ridge.
     title, command : str
         What the report says.
     folder : Path, optional
@@ -193,14 +194,14 @@ def evaluate_rows(
         else:
             combined, participants, resolved = prepare_transfer(trained_on, cohort, protocol)
         participants = replace(participants, cohort=name)
-        place = _Place(cohort, trained_on, combined, resolved, number=len(cohorts))
+        tested = _TestedCohort(cohort, trained_on, combined, resolved, number=len(cohorts))
         cohorts.append(EvaluatedCohort(cohort, participants, resolved))
         notes += participants.notes
         bar = progress_bar(rows, label="evaluation", unit="feature sets")
         for row_number, requested in enumerate(bar):
             start = time.process_time()
             model_folder = None if folder is None else folder / MODELS / str(row_number)
-            features = _make_features(requested, place, encoders, model_folder)
+            features = _make_features(requested, tested, encoders, model_folder)
             if probe is not None:
                 features.probe = checked_probe(probe)
             row_protocol = replace(resolved, **requested.settings)
@@ -237,18 +238,18 @@ def evaluate_rows(
 
 
 @dataclass
-class _Place:
-    """Where a row is evaluated."""
+class _TestedCohort:
+    """A cohort that rows are evaluated on."""
 
-    cohort: Cohort  # whose participants are tested
-    trained_on: Cohort | None  # where that is another one
-    combined: Cohort  # the cohort behind the one that is trained on; without one, the cohort
+    cohort: Cohort  # its participants are predicted
+    trained_on: Cohort | None  # another cohort, where the rows are trained on that one
+    combined: Cohort  # `trained_on` followed by `cohort`; without the former, `cohort`
     protocol: Protocol
-    number: int
+    number: int  # counted from 0
 
 
 def _make_features(
-    requested: RequestedRow, place: _Place, encoders: dict[str, Any], folder: Path | None
+    requested: RequestedRow, tested: _TestedCohort, encoders: dict[str, Any], folder: Path | None
 ) -> FeatureSet:
     """What a row predicts from on one cohort.
 
@@ -257,8 +258,8 @@ def _make_features(
     name = requested.row.row
     if requested.make is None:
         if isinstance(requested.value, str) and is_model(requested.value):
-            return _features_of_model(requested, place, encoders, folder)
-        return make_feature_set(requested.value, place.combined, name)
+            return _features_of_model(requested, tested, encoders, folder)
+        return make_feature_set(requested.value, tested.combined, name)
 
     make = requested.make
     if requested.value in NAMED:
@@ -266,34 +267,35 @@ def _make_features(
     if requested.row.kind == SUPERVISED:
         network = TrainedInFolds(name)
         network.estimator = FitInFold(network, make)
-        _note_pretraining(network, make(), place)
+        _note_pretraining(network, make(), tested)
         return network
     method = make()
-    # With the means of all participants, those of a site sum to zero: a tested participant could
-    # be computed from the others. So means are learned inside each fold.
-    if place.protocol.pretrain_scope == "train_folds" or getattr(method, "recentre", None):
+    # `recentre` subtracts the mean of each site. Were it the mean of all its participants, the
+    # matrices of a site would sum to zero, and a tested participant could be computed from the
+    # others. So it is learned inside each fold, whatever the scope.
+    if tested.protocol.pretrain_scope == "train_folds" or getattr(method, "recentre", None):
         in_folds = LearnedInFolds(name, fit=lambda training: make().fit(training))
-        if place.trained_on is not None:
-            in_folds.trained_on = {place.trained_on.name: len(place.trained_on)}
+        if tested.trained_on is not None:
+            in_folds.trained_on = {tested.trained_on.name: len(tested.trained_on)}
         return in_folds
 
-    training = place.cohort if place.trained_on is None else place.trained_on
+    training = tested.cohort if tested.trained_on is None else tested.trained_on
     if name not in encoders:
         encoders[name] = fit_and_describe(method, [training], folder, requested.row)
     encoder = encoders[name]
     scope = "all"
-    if place.trained_on is not None:
-        scope = _scope_by_matrices(place.cohort, training)
-    features = make_feature_set(encoder.transform(place.combined), place.combined, name, scope)
+    if tested.trained_on is not None:
+        scope = _scope_by_matrices(tested.cohort, training)
+    features = make_feature_set(encoder.transform(tested.combined), tested.combined, name, scope)
     features.trained_on = {training.name: len(training)}
     features.adapted = encoder.adapted_
     return features
 
 
 def _features_of_model(
-    requested: RequestedRow, place: _Place, encoders: dict[str, Any], folder: Path | None
+    requested: RequestedRow, tested: _TestedCohort, encoders: dict[str, Any], folder: Path | None
 ) -> FeatureSet:
-    """The cohort, embedded by a trained model of the user's."""
+    """Features of the cohort from a trained model of the user's."""
     name = requested.row.row
     if name not in encoders:
         encoders[name] = load_method(requested.value, device="auto")
@@ -301,37 +303,37 @@ def _features_of_model(
             keep_description(requested.value, encoders[name], folder)
     encoder = encoders[name]
     if hasattr(encoder, "likeness"):
-        likeness = compared(encoder, place.combined)
+        likeness = compared(encoder, tested.combined)
         if folder is not None:
-            likeness_folder = folder / "likeness" / str(place.number)
+            likeness_folder = folder / "likeness" / str(tested.number)
             likeness_folder.mkdir(parents=True, exist_ok=True)
             likeness.save(likeness_folder)
-    scope = _scope_of_model(encoder, place.cohort, place.trained_on)
-    features = make_feature_set(encoder.transform(place.combined), place.combined, name, scope)
+    scope = _scope_of_model(encoder, tested.cohort, tested.trained_on)
+    features = make_feature_set(encoder.transform(tested.combined), tested.combined, name, scope)
     features.trained_on = training_counts(encoder)
     features.adapted = encoder.adapted_
     return features
 
 
-def _note_pretraining(network: TrainedInFolds, method: Any, place: _Place) -> None:
-    """Say whom the run had seen that a fine-tuned method begins with, as for a frozen one."""
+def _note_pretraining(network: TrainedInFolds, method: Any, tested: _TestedCohort) -> None:
+    """Note the scope and cohorts of the model that is fine-tuned, as for one that stays frozen."""
     encoder = pretrained_encoder_of(method)
     if encoder is None:
         return
-    compared(encoder, place.combined)
-    network.scope = _scope_of_model(encoder, place.cohort, place.trained_on)
+    compared(encoder, tested.combined)
+    network.scope = _scope_of_model(encoder, tested.cohort, tested.trained_on)
     network.trained_on = training_counts(encoder)
 
 
 def _trains_in_folds(features: FeatureSet, requested: RequestedRow) -> bool:
-    """Whether an encoder is trained in each fold: a few more folds would take hours."""
+    """Whether an encoder is trained in each fold; further folds, for the site, take hours."""
     if not isinstance(features, LearnedInFolds):
         return False
     return requested.make is None or is_trained(requested.make())
 
 
 def _scope_of_model(model: Any, cohort: Cohort, trained_on: Cohort | None) -> str:
-    """Which tested participants a model has seen; "not stated" where that is not known."""
+    """The scope of a model of the user's; "not stated" where that is not known."""
     if model.trained_on_all_of(cohort):
         return "all"
     # of several cohorts, another may hold the tested participants
@@ -342,8 +344,5 @@ def _scope_of_model(model: Any, cohort: Cohort, trained_on: Cohort | None) -> st
 
 
 def _scope_by_matrices(cohort: Cohort, trained_on: Cohort) -> str:
-    """Which participants of a cohort are in the one that an encoder was trained on."""
-    is_shared = shared_participants(cohort, trained_on)
-    if is_shared.all():
-        return "all"
-    return "some" if is_shared.any() else "other_people"
+    """The scope on a cohort of an encoder that was trained on another cohort."""
+    return scope_of_seen(shared_participants(cohort, trained_on))

@@ -27,16 +27,17 @@ from nerve.evaluation.results import Results
 from nerve.evaluation.transfer import prepare_transfer, shared_participants
 from nerve.experiments.collect import collect, interpret_last_nerve, runs_table
 from nerve.experiments.config import ExperimentConfig, check_methods, config_path, load_config
-from nerve.experiments.fingerprints import code_version, fingerprint
+from nerve.experiments.encoders import scope_of_seen
 from nerve.experiments.launch import StatusCallback, ignore_status, launch
 from nerve.experiments.plan import ExperimentPlan
+from nerve.experiments.run_key import code_version, cohort_fingerprint, fingerprint
 from nerve.experiments.run_store import FAILED, RunStore
 from nerve.methods import PRETRAINED
 from nerve.methods.recentring import is_by_cohort
 
 RESOLVED_CONFIG = "experiment.yaml"
 _INPUTS = "inputs.json"
-_OPEN_COHORTS = 4  # at most so many are kept in memory with their tables and folds
+_OPEN_COHORTS = 4  # the most that are kept in memory with their tables and folds
 
 
 class Inputs(NamedTuple):  # numpydoc ignore=PR02
@@ -94,7 +95,7 @@ class Experiment:
         Returns
         -------
         Experiment
-            Of which nothing is computed yet.
+            Its runs are planned and not computed.
         """
         base = Path.cwd()
         if not isinstance(config, ExperimentConfig):
@@ -144,17 +145,18 @@ class Experiment:
         check_methods(self.config, "The experiment", self.parcellation)
         for entry in self.config.methods:
             for _, settings in entry.variants():
-                for name in ("recentre", "phenotypes"):
-                    wanted = as_names(settings.get(name))
-                    if name == "recentre" and is_by_cohort(settings.get(name)):
-                        wanted = as_names(str(settings[name]).partition("+")[2])
-                    known_columns(wanted, columns, f"{entry.name}: {name}")
+                recentre = settings.get("recentre")
+                if is_by_cohort(recentre):  # "cohort+site": only what follows is a column
+                    recentre = str(recentre).partition("+")[2]
+                known_columns(as_names(recentre), columns, f"{entry.name}: recentre")
+                phenotypes = as_names(settings.get("phenotypes"))
+                known_columns(phenotypes, columns, f"{entry.name}: phenotypes")
 
     # ---- its runs
 
     @cached_property
     def plan(self) -> ExperimentPlan:
-        """All runs."""
+        """The runs of the experiment."""
         return ExperimentPlan(self.config, *self.inputs())
 
     @property
@@ -245,18 +247,12 @@ class Experiment:
             )
 
     def _find_fingerprint(self, name: str) -> str:
-        """What determines a cohort here: its contents, the region order, the renamed columns."""
+        """The fingerprint of a cohort as it enters the experiment."""
         settings = self.config.cohorts[name]
-        cohort = self._on_disk(name)
-        parts: list[Any] = [
-            cohort.fingerprint,
-            cohort.measure,
-            self.parcellation.fingerprint,
-            settings.columns,
-        ]
-        if settings.train_on:
-            parts.append(self._fingerprint(settings.train_on))
-        return fingerprint(parts)
+        trained_on = self._fingerprint(settings.train_on) if settings.train_on else None
+        return cohort_fingerprint(
+            self._on_disk(name), self.parcellation, settings.columns, trained_on
+        )
 
     # ---- its cohorts
 
@@ -308,14 +304,12 @@ class Experiment:
         data = self.inputs().data
         is_seen = np.zeros(len(self.cohort(name)), bool)
         for other in trained_on:
-            # equal by fingerprint: a cohort may stand under two names
+            # cohorts are compared by fingerprint: one may be listed under two names
             if data[other] == data[name]:
                 is_seen[:] = True
             else:
                 is_seen |= shared_participants(self.cohort(name), self.cohort(other))
-        if is_seen.all():
-            return "all"
-        return "some" if is_seen.any() else "other_people"
+        return scope_of_seen(is_seen)
 
     def _open_cohort(self, name: str) -> Cohort:
         """A cohort in the region order and with the column names of the experiment."""
@@ -328,7 +322,7 @@ class Experiment:
         return cohort
 
     def _prepare_cohort(self, name: str) -> tuple[Cohort, Participants, Protocol]:
-        """A cohort (behind the one that is trained on, where that is another) and its folds."""
+        """A cohort with its folds; where another one is trained on, that one followed by it."""
         protocol = self.config.protocol_of(name)
         trained_on = self.config.cohorts[name].train_on
         if trained_on is None:
@@ -337,7 +331,7 @@ class Experiment:
         return prepare_transfer(self.cohort(trained_on), self.cohort(name), protocol)
 
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
-        """Simulate a cohort once, also when several processes ask; anew with other arguments."""
+        """Simulate a cohort, unless it was simulated with these arguments and this code."""
         path = self.cohort_folder(name)
         all_arguments = {
             "parcellation": self.config.parcellation or "schaefer400-17",
@@ -362,21 +356,21 @@ class Experiment:
 
 
 def _renamed(table: pd.DataFrame, columns: dict[str, str], name: str) -> pd.DataFrame:
-    """Columns by our names; one that `nerve ingest` has renamed already is taken as it is."""
+    """Rename columns to our names; one that `nerve ingest` has renamed already stays as it is."""
     to_rename = {
         ours: theirs
         for ours, theirs in columns.items()
         if theirs in table.columns or ours not in table.columns
     }
     known_columns(to_rename.values(), table.columns, f"participants of {name!r}")
-    # a column of theirs that has one of our names already is replaced by the renamed one
+    # where the table also has a column of our name, the renamed one takes its place
     replaced = to_rename.keys() - to_rename.values()
     kept = [column for column in table if column not in replaced]
     return table[kept].rename(columns={theirs: ours for ours, theirs in to_rename.items()})
 
 
 def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConfig:
-    """Paths beside the experiment file or else, for a packaged file, in the current folder."""
+    """Make paths absolute: beside the experiment file, or else in the current folder."""
 
     def absolute(path: str | None) -> str | None:
         if path is None:
@@ -386,7 +380,7 @@ def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConf
         return str(here if not beside.exists() and here.exists() else beside)
 
     def model_path(model: str | None) -> str | None:
-        """The path of a trained model; one that comes with the package keeps its name."""
+        """The path of a trained model; the name of one that comes with the package stays."""
         path = absolute(model)
         return path if path is not None and Path(path).exists() else model
 

@@ -1,7 +1,11 @@
-"""Runs are done: on this machine's cores or on a SLURM cluster, and each is recorded when it ends.
+"""Do the runs of an experiment, on this machine's cores or on a SLURM cluster.
 
-A worker is given the experiment's folder and the id of a run; it finds the rest there, and writes
-the manifest of the run. So a launcher may be killed at any moment: the next one goes on.
+A worker is given the experiment's folder and the id of a run. It finds the rest there, and writes
+the manifest of the run when it ends. So everything may be killed at any moment and started again:
+
+- a run with a final status (done, or not available) is not computed again (`run_task`);
+- a run that was killed has no manifest yet, or one that says "failed": it is computed again in the
+  same folder, where an encoder finds the checkpoint of its training (`encoders.fit_and_save`).
 """
 
 from __future__ import annotations
@@ -22,8 +26,16 @@ from nerve._utils.errors import MissingInput, NerveError, NerveWarning, one_of
 from nerve._utils.files import claim, write_json, write_text
 from nerve._utils.privacy import Identifiers
 from nerve._utils.workers import TerminatedWorkerError, worker_processes
-from nerve.experiments.fingerprints import package_versions
-from nerve.experiments.run_store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, RunStore
+from nerve.experiments.run_key import package_versions, run_key
+from nerve.experiments.run_store import (
+    DONE,
+    FAILED,
+    FINAL,
+    RUNNING,
+    UNAVAILABLE,
+    WAITING,
+    RunStore,
+)
 from nerve.experiments.tasks import Task
 
 if TYPE_CHECKING:
@@ -38,7 +50,7 @@ _MOST_JOBS_PER_CORE = 4
 
 
 def ignore_status(task: Task, status: str) -> None:
-    """Show nothing of a run."""
+    """Show nothing: the `on_status` of a caller that shows no progress."""
 
 
 def launch(
@@ -47,7 +59,7 @@ def launch(
     jobs: int | None = None,
     on_status: StatusCallback = ignore_status,
 ) -> None:
-    """Do every run that is not done: first those that need no other, then those that need them.
+    """Do every run that is not done: first those that need no other run, then those that do.
 
     Parameters
     ----------
@@ -67,13 +79,14 @@ def launch(
         for task in experiment.plan.unique_tasks:
             if bool(task.needs) == needs_others:
                 wave.append(task)
-        remaining = [task for task in wave if store.status(task.id) not in (DONE, UNAVAILABLE)]
+        remaining = [task for task in wave if store.status(task.id) not in FINAL]
         while remaining:
             if launcher == "slurm":
                 _run_on_slurm(experiment, remaining, on_status)
             else:
                 _run_here(experiment, remaining, jobs or default_jobs(), on_status)
-            # another process may be at some of them; if it is killed, they are ours
+            # Another process may be doing some of them. Those that wait after it has ended were
+            # not finished by it, and are done here.
             while any(store.status(task.id) == RUNNING for task in wave):
                 time.sleep(0.5)
             remaining = [task for task in wave if store.status(task.id) == WAITING]
@@ -85,7 +98,7 @@ def default_jobs() -> int:
 
 
 def run_by_id(folder: str, run_id: str, threads: int = 0, cards: tuple[str, ...] = ()) -> str:
-    """Do one run of an experiment: what a worker process is asked for.
+    """Do one run of an experiment, in a worker process.
 
     Parameters
     ----------
@@ -122,10 +135,10 @@ def run_by_id(folder: str, run_id: str, threads: int = 0, cards: tuple[str, ...]
 
 
 def run_task(experiment: Experiment, task: Task) -> str:
-    """Do one run unless it is done or another process is at it.
+    """Do one run, unless its status is final or another process is doing it.
 
-    A failure is recorded with its reason and raised no further. A stop (Ctrl-C, SIGTERM) is passed
-    on: what was checkpointed is used when the run is started again.
+    A failure is recorded with its reason, and not raised. A stop (Ctrl-C, SIGTERM) is raised, and
+    no manifest is written: the next attempt resumes from the checkpoints in the folder.
 
     Parameters
     ----------
@@ -143,10 +156,10 @@ def run_task(experiment: Experiment, task: Task) -> str:
     with store.lock(task.id) as is_ours:
         if not is_ours:
             return RUNNING
-        ended = store.manifest(task.id)
-        if ended is not None and ended["status"] in (DONE, UNAVAILABLE):
-            return str(ended["status"])
-        folder = claim(store.run_folder(task.id))
+        earlier = store.manifest(task.id)
+        if earlier is not None and earlier["status"] in FINAL:
+            return str(earlier["status"])
+        folder = claim(store.run_folder(task.id))  # checkpoints of an earlier attempt stay
         manifest = _task_record(task)
         write_json(folder / "task.json", manifest)
         wall_start = time.perf_counter()
@@ -177,19 +190,19 @@ def run_task(experiment: Experiment, task: Task) -> str:
 
 
 def _task_record(task: Task) -> dict[str, Any]:
-    """What a run is, for its folder."""
+    """What a run is, as written into its folder."""
     return {
         "id": task.id,
         "kind": task.kind,
         "label": task.label,
         "cohort": task.cohort,
         "line": task.row.line,
-        "key": task.key(),
+        "key": run_key(task),
     }
 
 
 def _record_death(experiment: Experiment, task: Task, reason: str) -> None:
-    """Write the manifest of a run whose worker was killed before it could."""
+    """Write the manifest of a run whose worker was killed before it wrote one."""
     if experiment.store.status(task.id) == WAITING:
         manifest = _task_record(task) | {"status": FAILED, "reason": reason}
         experiment.store.write_manifest(task.id, manifest)
@@ -203,9 +216,9 @@ def _run_here(
 ) -> None:
     """Do runs in processes that share the cores; with one job, in this process.
 
-    When a worker is killed, joblib ends the others too. Runs that were under way are done again,
-    each by itself: the one that fails then is the one whose worker is killed. Runs that had not
-    begun are left waiting.
+    When a worker is killed, joblib ends the others too. The runs that were under way are done
+    again, one at a time, and one whose worker is killed again has failed. Runs that had not begun
+    are left waiting.
     """
     jobs = max(1, min(jobs, len(tasks), _MOST_JOBS_PER_CORE * usable_cores()))
     if jobs == 1:
@@ -252,7 +265,7 @@ def _run_in_workers(
 def _run_in_worker(
     folder: str, run_id: str, threads: int, cards: tuple[str, ...]
 ) -> tuple[str, str]:
-    """The run that has ended, and what went wrong before its end could be recorded."""
+    """Do a run; gives its id, and the error if it ended before it was recorded (else "")."""
     try:
         run_by_id(folder, run_id, threads, cards)
     except Exception as error:
@@ -294,8 +307,8 @@ def _hold_card(folder: str, cards: tuple[str, ...]) -> ExitStack:
 class SlurmJob:
     """A run as a SLURM job.
 
-    When its time is up it is queued again. Encoders then go on from their last checkpoint; networks
-    that are trained inside folds begin again.
+    When its time is up it is queued again. Encoders then resume from their last checkpoint;
+    networks that are trained inside folds begin again.
     """
 
     def __call__(self, folder: str, run_id: str, threads: int) -> str:
@@ -303,7 +316,7 @@ class SlurmJob:
         return run_by_id(folder, run_id, threads)
 
     def checkpoint(self, folder: str, run_id: str, threads: int) -> Any:
-        """Called by submitit when the time limit is near or the job is preempted."""
+        """Queue the run again: submitit calls this before the job is ended for lack of time."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, folder, run_id, threads)

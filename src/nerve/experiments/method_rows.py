@@ -24,7 +24,7 @@ def method_row(
     swept: Mapping[str, Any],
     protocols: Sequence[Protocol] = (),
 ) -> Row:
-    """Describe a method as a row: its settings are those that differ, and those that were swept.
+    """Describe a method as a row: with the settings that differ from its preset or are swept.
 
     Parameters
     ----------
@@ -39,14 +39,15 @@ def method_row(
     settings : mapping
         What was asked for beside the preset.
     swept : mapping
-        Those of the settings that the row is called by.
+        Those of the settings that the label of the row shows.
     protocols : sequence of Protocol
-        Of every cohort: the settings of "raw", "pca" and "covariates" are fields of theirs.
+        Of every cohort. The settings of "raw", "pca" and "covariates" are fields of the protocol,
+        and are shown where they differ from it.
 
     Returns
     -------
     Row
-        Without what an evaluation adds.
+        The row, before an evaluation adds its scope, width and time.
     """
     if name in NAMED:
         differences = {}
@@ -55,7 +56,7 @@ def method_row(
                 differences[key] = value
     else:
         differences = method.differences(method.described_parameters(), preset)
-        if PRETRAINED in swept:  # a run is called by its name, never by its path
+        if PRETRAINED in swept:  # a trained model is called by its name, never by its path
             swept = {**swept, PRETRAINED: method.described_parameters()[PRETRAINED]}
     has_preset = name not in NAMED and method.has_presets()
     return Row(
@@ -86,7 +87,7 @@ def file_row(row: str, path: str) -> Row:
     Returns
     -------
     Row
-        Called by the name of the file.
+        Its label is the name of the file.
     """
     label = Path(path).stem
     if not is_model(path):

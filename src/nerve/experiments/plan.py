@@ -1,6 +1,6 @@
 """Config → runs: which runs an experiment has, and which rows of the tables they are for.
 
-A run is identified by the fingerprint of what determines it. Rows that need the same run share it.
+A run is identified by what determines it (`run_key`). Rows that need the same run share it.
 """
 
 from __future__ import annotations
@@ -8,33 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from nerve._utils.errors import NerveError, listed
 from nerve.evaluation.feature_sets import NAMED
 from nerve.evaluation.rows import NULL, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig
-from nerve.experiments.fingerprints import content_hash
 from nerve.experiments.method_rows import file_row, is_model, method_row
+from nerve.experiments.run_key import Recipe, cohort_key, content_hash, pool_key
 from nerve.experiments.tasks import (
-    EncoderProbe,
     EncoderTask,
-    FoldEncoderProbe,
-    ModelProbe,
-    NamedProbe,
     NetworkTask,
-    ProbeTask,
-    Recipe,
-    TableProbe,
+    PredictionFromEncoder,
+    PredictionFromFoldEncoders,
+    PredictionFromNamedFeatures,
+    PredictionFromSavedModel,
+    PredictionFromTable,
+    PredictionTask,
     Task,
 )
-from nerve.methods import PRETRAINED, method_class
-from nerve.methods.pretrained import find_model
+from nerve.methods import method_class
 
 
 class ExperimentPlan:
-    """The runs of an experiment, each after what it needs, and the rows that they are for.
+    """The runs of an experiment, each after the runs that it needs, and their rows.
 
     Parameters
     ----------
@@ -50,22 +47,14 @@ class ExperimentPlan:
         self.config = config
         self.data = data
         self.code = code
-        pooled = [name for name, cohort in config.cohorts.items() if cohort.pretrain]
-        # what encoders are trained on, as it enters the key of a run
-        self.pool = {
-            "pretrained_on": {name: data[name] for name in pooled},
-            "timeseries": {name: config.cohorts[name].timeseries for name in pooled},
-            "code": code,
-        }
+        self.pool = pool_key(config, data, code)  # what encoders are trained on
 
     @cached_property
     def tasks(self) -> list[Task]:
         """The runs of every row; two rows that a reader could not tell apart are refused."""
-        tasks = []
+        tasks: list[Task] = []
         for number, entry in enumerate(self.config.methods):
-            for task in self._entry_tasks(number, entry):
-                if not task.cohort or entry.cohorts is None or task.cohort in entry.cohorts:
-                    tasks.append(task)
+            tasks += self._entry_tasks(number, entry)
         labels = {task.row.line: line_label(task.row) for task in tasks if task.row.kind != NULL}
         all_labels = list(labels.values())
         repeated = sorted({label for label in all_labels if all_labels.count(label) > 1})
@@ -90,8 +79,11 @@ class ExperimentPlan:
 
     def _entry_tasks(self, number: int, entry: MethodConfig) -> Iterator[Task]:
         """The runs of one entry of `methods`: its variants, seeds and null models."""
+        cohorts = list(self.config.cohorts)
+        if entry.cohorts is not None:
+            cohorts = [name for name in cohorts if name in entry.cohorts]
         if entry.features is not None:
-            yield from self._file_tasks(number, entry, entry.features)
+            yield from self._file_tasks(number, entry, entry.features, cohorts)
             return
         method = str(entry.method)
         variants = entry.variants()
@@ -104,7 +96,7 @@ class ExperimentPlan:
             for seed in seeds:
                 recipe = self._recipe(entry, settings, seed)
                 row = self._row(line, entry, recipe, swept)
-                yield from self._method_tasks(row, recipe, entry.scope)
+                yield from self._method_tasks(row, recipe, cohorts, entry.scope)
 
         # null models: regions assigned to networks at random, with the seed of the model itself
         for permutation in range(entry.permutations):
@@ -117,9 +109,11 @@ class ExperimentPlan:
                 kind=NULL,
                 group="null",
             )
-            yield from self._method_tasks(row, recipe)
+            yield from self._method_tasks(row, recipe, cohorts)
 
-    def _file_tasks(self, number: int, entry: MethodConfig, path: str) -> Iterator[Task]:
+    def _file_tasks(
+        self, number: int, entry: MethodConfig, path: str, cohorts: list[str]
+    ) -> Iterator[Task]:
         """The runs of a trained model, or of a table of features."""
         content = content_hash(path)
         row = replace(
@@ -127,44 +121,71 @@ class ExperimentPlan:
             label=entry.name,
             group=entry.group,
         )
-        probe = ModelProbe if is_model(path) else TableProbe
-        yield from self._probes(row, probe, path=path, content=content, scope=entry.scope)
+        task_class = PredictionFromSavedModel if is_model(path) else PredictionFromTable
+        yield from self._predictions(
+            task_class, row, cohorts, path=path, content=content, scope=entry.scope
+        )
 
-    def _method_tasks(self, row: Row, recipe: Recipe, scope: str = "not stated") -> Iterator[Task]:
-        """The runs of one row of a method: where it is trained, and where it predicts."""
-        first_cohort = next(iter(self.config.cohorts))
-        pretrain_scope = self.config.protocol_of(first_cohort).pretrain_scope
+    def _method_tasks(
+        self, row: Row, recipe: Recipe, cohorts: list[str], scope: str = "not stated"
+    ) -> Iterator[Task]:
+        """The runs of one row of a method: its training, and its predictions on each cohort."""
         if recipe.method in NAMED:  # computed by the evaluation itself
-            yield from self._probes(row, NamedProbe, name=recipe.method, settings=recipe.settings)
+            yield from self._predictions(
+                PredictionFromNamedFeatures,
+                row,
+                cohorts,
+                name=recipe.method,
+                settings=recipe.settings,
+            )
         elif row.kind == SUPERVISED:
-            for name in self.config.cohorts:
+            for name in cohorts:
                 for target in self.config.protocol_of(name).targets:
                     yield NetworkTask(
                         recipe=recipe,
                         row=row,
-                        determined_by=self._cohort_key(name),
+                        determined_by=cohort_key(self.config, name, self.data, self.code),
                         cohort=name,
                         target=target,
                         scope=scope,
                     )
-        # With the means of all participants, those of a site sum to zero: a tested participant
-        # could be computed from the others. So means are learned inside each fold.
-        elif pretrain_scope == "train_folds" or recipe.settings.get("recentre"):
-            yield from self._probes(row, FoldEncoderProbe, recipe=recipe, pool=self.pool)
-        elif not self.pool["pretrained_on"]:
+        else:
+            yield from self._encoder_tasks(row, recipe, cohorts)
+
+    def _encoder_tasks(self, row: Row, recipe: Recipe, cohorts: list[str]) -> Iterator[Task]:
+        """The runs of a method that learns without labels: on all participants, or in each fold."""
+        in_folds = []
+        on_all = []
+        for name in cohorts:
+            pretrain_scope = self.config.protocol_of(name).pretrain_scope
+            # `recentre` subtracts the mean of each site. Were it the mean of all its participants,
+            # the matrices of a site would sum to zero, and a tested participant could be computed
+            # from the others. So it is learned inside each fold, whatever the scope.
+            if pretrain_scope == "train_folds" or recipe.settings.get("recentre"):
+                in_folds.append(name)
+            else:
+                on_all.append(name)
+        yield from self._predictions(
+            PredictionFromFoldEncoders, row, in_folds, recipe=recipe, pool=self.pool
+        )
+        if not on_all:
+            return
+        if not self.pool["pretrained_on"]:
             raise NerveError(
                 f"Row {line_label(row)!r} needs a cohort to be trained on, expected at least one "
                 "without `pretrain: false`."
             )
-        else:
-            encoder = EncoderTask(recipe=recipe, row=row, determined_by=self.pool)
-            yield encoder
-            yield from self._probes(row, EncoderProbe, needs=(encoder.id,))
+        encoder = EncoderTask(recipe=recipe, row=row, determined_by=self.pool)
+        yield encoder
+        yield from self._predictions(PredictionFromEncoder, row, on_all, needs=(encoder.id,))
 
-    def _probes(self, row: Row, probe: type[ProbeTask], **fields: Any) -> Iterator[Task]:
+    def _predictions(
+        self, task_class: type[PredictionTask], row: Row, cohorts: list[str], **fields: Any
+    ) -> Iterator[Task]:
         """One run per cohort that predicts its targets from the features of a row."""
-        for name in self.config.cohorts:
-            yield probe(row=row, determined_by=self._cohort_key(name), cohort=name, **fields)
+        for name in cohorts:
+            determined_by = cohort_key(self.config, name, self.data, self.code)
+            yield task_class(row=row, determined_by=determined_by, cohort=name, **fields)
 
     def _row(self, line: str, entry: MethodConfig, recipe: Recipe, swept: dict[str, Any]) -> Row:
         """The row of a recipe."""
@@ -186,21 +207,6 @@ class ExperimentPlan:
         )
 
     def _recipe(self, entry: MethodConfig, settings: Mapping[str, Any], seed: int) -> Recipe:
-        """What is trained for one variant and seed, with hashes of the files that it names."""
-        files = {}
-        for name, value in settings.items():  # a table of regions for `patching`, say
-            if name == PRETRAINED and value is not None:
-                files[name] = content_hash(find_model(value))
-            elif isinstance(value, str) and Path(value).is_file():
-                files[name] = content_hash(value)
+        """What is trained for one variant and seed."""
         preset = entry.preset or self.config.preset
-        return Recipe(str(entry.method), preset, dict(settings), seed, files)
-
-    def _cohort_key(self, name: str) -> dict[str, Any]:
-        """A cohort under its protocol, as it enters the key of a run."""
-        return {
-            "data": self.data[name],
-            "timeseries": self.config.cohorts[name].timeseries,
-            "protocol": self.config.protocol_of(name).deciding(),
-            "code": self.code,
-        }
+        return Recipe.with_file_hashes(str(entry.method), preset, settings, seed)

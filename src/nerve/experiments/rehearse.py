@@ -14,9 +14,9 @@ from nerve.evaluation.protocol import as_names
 from nerve.experiments.config import CohortConfig, ExperimentConfig, MethodConfig
 from nerve.methods import PRETRAINED, method_class
 
-EPOCHS = 3
+_EPOCHS = 3
 SIMULATED = {"n": 60, "timepoints": 100}
-FOLDS = 3
+_FOLDS = 3
 PERMUTATIONS = 20  # the fewest permuted models that can give p < 0.05: 1 / 21
 _SIMULATED_COVARIATES = ("age", "sex", "site", "mean_fd")
 # simulated participants have no families, and no site that matters
@@ -29,7 +29,7 @@ def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
     Parameters
     ----------
     config : ExperimentConfig
-        Whose cohorts need not exist.
+        The experiment; its cohorts need not exist.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
     cohorts = {}
     for seed, name in enumerate(config.cohorts, start=1):
         cohorts[name] = _simulated_cohort(config, name, seed)
-    protocol = _simulated_protocol(config.protocol) | {"n_folds": FOLDS, "n_inner_folds": FOLDS}
+    protocol = _simulated_protocol(config.protocol) | {"n_folds": _FOLDS, "n_inner_folds": _FOLDS}
     return config.model_copy(
         update={
             "title": f"{config.title} (rehearsal on simulated participants)".strip(),
@@ -54,7 +54,7 @@ def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def _simulated_cohort(config: ExperimentConfig, name: str, seed: int) -> CohortConfig:
-    """Simulated participants; a target that they lack is another of theirs, renamed."""
+    """A simulated cohort; a target that is not simulated is another simulated one, renamed."""
     cohort = config.cohorts[name]
     wanted = config.protocol_of(name).targets
     simulated = [target.name for target in default_targets()]
@@ -75,19 +75,20 @@ def _shorter_method(entry: MethodConfig) -> MethodConfig:
     """The same method with few epochs and few null models."""
     settings: dict[str, Any] = {}
     if entry.method == "nerve":
-        # the preset `small` of NERVE is not the paper's model; a rehearsal of its tables has it
+        # the preset `small` has another view and pooling than the paper's model
         settings["view"] = "fc" if entry.settings.get("recentre") is None else "tangent"
         settings["pooling"] = "mean"
     settings |= entry.settings
     if settings.pop(PRETRAINED, None) is not None:
-        # a run of other regions: its place is taken by the deepest network, with random weights
+        # the trained model has other regions: the deepest network takes its place, with random
+        # initial weights
         settings["network"] = "paper"
     is_trained = entry.method is not None and hasattr(
         method_class(entry.method), "training_settings"
     )
     if is_trained and not isinstance(settings.get("epochs"), list):
         # an untrained control keeps its 0 epochs
-        settings["epochs"] = min(settings.get("epochs", EPOCHS), EPOCHS)
+        settings["epochs"] = min(settings.get("epochs", _EPOCHS), _EPOCHS)
     if isinstance(settings.get("patching"), str):
         settings["patching"] = _smaller_atlas(settings["patching"])
     permutations = min(entry.permutations, PERMUTATIONS)
@@ -98,7 +99,7 @@ def _shorter_method(entry: MethodConfig) -> MethodConfig:
 
 def _smaller_atlas(name: str) -> str:
     """The atlas of 100 regions with the same networks: schaefer400-17 → schaefer100-17."""
-    if name.startswith(("grid", "permuted", "networks")):  # of any number of regions
+    if name.startswith(("grid", "permuted", "networks")):  # these fit any number of regions
         return name
     networks = re.search(r"-(7|17)", name)
     return f"schaefer100-{networks[1] if networks else 17}"

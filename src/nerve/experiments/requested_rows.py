@@ -1,4 +1,4 @@
-"""What users call features, recognised: numbers, files, names of methods, models, estimators."""
+"""Recognise what users give as features: numbers, files, names of methods, models, estimators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nerve.experiments.method_rows import file_row, method_row
 from nerve.methods import METHODS, NAME_OF_CLASS, PRETRAINED, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 
-FINETUNE = "finetune"  # the method whose first word after the colon is a trained model
+_FINETUNE = "finetune"  # the method whose first word after the colon is a trained model
 _PRESET = "small"  # of methods that are named and not given as an object
 
 
@@ -31,14 +31,14 @@ class RequestedRow:  # numpydoc ignore=PR02
     Parameters
     ----------
     row : Row
-        What results call it.
+        Its id, label and settings, as results have them.
     value : object
-        Numbers, a table, a path of these, or an estimator; for a method its name, for a model its
-        path.
+        For a method its name, for a model its path; otherwise what the user gave: numbers, a
+        table, the path of one, or an estimator.
     make : callable, optional
-        Of a method: no arguments → the estimator, not fitted.
+        For a method: a function without arguments that makes the estimator, not fitted.
     settings : mapping
-        Of "raw", "pca" and "covariates": fields of the protocol that this row changes.
+        For "raw", "pca" and "covariates": fields of the protocol that this row changes.
     """
 
     row: Row
@@ -60,7 +60,7 @@ def request_rows(features: Any, protocol: Protocol) -> list[RequestedRow]:
     Returns
     -------
     list of RequestedRow
-        With ids and labels of their own.
+        No two have the same id or label.
     """
     if isinstance(features, Mapping):
         rows = [_request_row(value, protocol, str(name)) for name, value in features.items()]
@@ -115,7 +115,7 @@ def _row_of_text(text: str, protocol: Protocol) -> RequestedRow:
     method, *settings = text.split(":")
     if method in METHODS:
         parsed: dict[str, Any] = {}
-        if method == FINETUNE and settings and "=" not in settings[0]:
+        if method == _FINETUNE and settings and "=" not in settings[0]:
             parsed[PRETRAINED] = settings.pop(0)
         parsed.update(map(_parse_setting, settings))
         return _row_of_method(text, method, parsed, protocol)
@@ -145,7 +145,7 @@ def _row_of_method(
     try:
         row = method_row(text, method, make(), _PRESET, settings, settings, [protocol])
         if settings.get(PRETRAINED):
-            # the id is in what is passed on: with the name of the run, not its path
+            # results are passed on: the id has the name of the trained model, not its path
             words = [f"{key}={value}" for key, value in settings.items() if key != PRETRAINED]
             row_id = ":".join([method, str(row.settings[PRETRAINED]), *words])
             row = replace(row, row=row_id, line=row_id)

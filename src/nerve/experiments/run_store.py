@@ -1,14 +1,13 @@
-"""Where the runs of an experiment are kept: one folder per run, named by its fingerprint.
+"""Where the runs of an experiment are kept: one folder per run, named by the id of the run.
 
     DIR/experiment.yaml          the resolved config
     DIR/cohorts/NAME/            simulated cohorts
-    DIR/runs/ID/manifest.json    how the run ended: status, settings, seed, versions, data, timing;
-                                 written last
-    DIR/runs/ID/…                history, weights, predictions
+    DIR/runs/ID/manifest.json    how the run ended: status, key, versions, timing; written last
+    DIR/runs/ID/…                checkpoints, history, weights, predictions
     DIR/locks/ID                 held while a process works on the run; the operating system frees
                                  it when the process is killed
 
-Two processes share the work of one experiment: a run that the other holds is left to it.
+Several processes may work on one experiment: a run whose lock one holds is left to it.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ from typing import Any
 from nerve._utils.files import read_json, write_json
 from nerve._utils.locks import holder, holding, is_held
 
-# how a run stands
+# the status of a run
 DONE = "done"
 FAILED = "failed"
 RUNNING = "running"
 WAITING = "waiting"
 UNAVAILABLE = "not available"  # a cohort lacks what the method reads
+FINAL = (DONE, UNAVAILABLE)  # a run that ended so is not computed again
 
 
 class RunStore:
@@ -48,14 +48,14 @@ class RunStore:
         return self.folder / "runs" / run_id
 
     def manifest(self, run_id: str) -> dict[str, Any] | None:
-        """What is written of a run that has ended, well or not; None before that."""
+        """The record of a run that has ended, whether it was done or failed; None before that."""
         path = self.run_folder(run_id) / "manifest.json"
         return read_json(path) if path.is_file() else None
 
     def status(self, run_id: str) -> str:
-        """How a run stands: done, failed, not available, running or waiting."""
+        """The status of a run: done, not available, running, failed or waiting."""
         manifest = self.manifest(run_id)
-        if manifest is not None and manifest["status"] in (DONE, UNAVAILABLE):
+        if manifest is not None and manifest["status"] in FINAL:
             return str(manifest["status"])
         if is_held(self._lock_file(run_id)):
             return RUNNING

@@ -1,15 +1,25 @@
-"""What runs compute.
+"""What runs compute: each task writes its result into the folder of its run.
 
-`EncoderTask` trains an encoder, `ProbeTask` predicts targets from features, `NetworkTask` trains a
-supervised network in each fold. Every task has a key, plain JSON that determines its result, and
-`run`, which writes the result into the folder of the run.
+    class                            kind     computes
+    EncoderTask                      encode   an encoder, trained once for all folds and cohorts
+    PredictionTask                   probe    predictions of all targets from one feature set:
+      PredictionFromNamedFeatures             raw FC, its components, or covariates
+      PredictionFromEncoder                   the encoder that an EncoderTask has trained
+      PredictionFromFoldEncoders              encoders that are trained anew inside each fold
+      PredictionFromTable                     a table of the user's
+      PredictionFromSavedModel                a trained model of the user's
+    NetworkTask                      train    predictions of one target by a supervised network,
+                                              trained inside each fold
+
+A probe is a simple model that is fitted on features to measure what they hold: here kernel ridge.
+What determines the result of a run, and its id, is in `run_key`.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,83 +48,37 @@ from nerve.experiments.encoders import (
     training_counts,
     usable_cohorts,
 )
-from nerve.experiments.fingerprints import check_content, fingerprint
+from nerve.experiments.run_key import Recipe, check_content, fingerprint, run_key
 from nerve.experiments.run_store import DONE, UNAVAILABLE
-from nerve.methods import PRETRAINED, load_method, make_method
-from nerve.methods.pretrained import find_model
+from nerve.methods import load_method
 from nerve.methods.runs import compared
 
 if TYPE_CHECKING:
     from nerve.experiments.experiment import Experiment
 
 _TABLES = ("predictions", "nulls", "curves")
-# how a run is called, where its files lie, and a mapping whose entries `key` adds one by one
-_NOT_AMONG_KEY_FIELDS = ("row", "path", "determined_by")
 _FOLD_ENCODERS = "encoders"  # in the folder of a run that is not done yet
-# participants; an encoder of fewer, a share of whom is for validation, is not saved
+# Participants; an encoder of fewer is not saved. Part of them is for validation, and no mean of
+# fewer than `FEWEST` participants is kept.
 _ENOUGH_TO_SAVE = 2 * FEWEST
-
-
-@dataclass(frozen=True)
-class Recipe:  # numpydoc ignore=PR02
-    """What is trained: a method with its settings and seed.
-
-    Parameters
-    ----------
-    method : str
-        A name of `METHODS`.
-    preset : str
-        The settings to begin with.
-    settings : mapping
-        Those that differ from the preset.
-    seed : int
-        Of the training.
-    files : mapping
-        Of each setting that names a file, the hash of its content.
-    """
-
-    method: str
-    preset: str
-    settings: Mapping[str, Any]
-    seed: int
-    files: Mapping[str, str] = field(default_factory=dict)
-
-    def make(self, device: str = "cpu") -> Any:
-        """Make the estimator, not fitted.
-
-        Parameters
-        ----------
-        device : str
-            Where it is to be trained.
-
-        Returns
-        -------
-        estimator
-            Files that its settings name are still those that were planned with.
-        """
-        for name, content in self.files.items():
-            value = self.settings[name]
-            check_content(find_model(value) if name == PRETRAINED else value, content)
-        return make_method(self.method, self.preset, self.settings, seed=self.seed, device=device)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:  # numpydoc ignore=PR02
     """One run: what it does, and the row of the tables that it is for.
 
-    The fields that a subclass adds determine the result too.
+    The fields that a subclass adds are part of its key too (`run_key`).
 
     Parameters
     ----------
     row : Row
-        What it is for.
+        The row that it is for.
     determined_by : mapping
-        Hashes of the data and of every file of the package and, except for encoders, the protocol.
-        `ExperimentPlan` makes it.
+        Data, code and protocol: what `cohort_key` gives or, of an `EncoderTask`, `pool_key`.
     cohort : str
-        Whose targets it predicts; none for the training of an encoder.
+        The cohort that it predicts; empty for an `EncoderTask`.
     target : str
-        The one target that it is about, if it is about one.
+        The target that a `NetworkTask` predicts; empty for the others.
     needs : tuple of str
         Ids of runs that must be done before.
     """
@@ -125,22 +89,6 @@ class Task:  # numpydoc ignore=PR02
     cohort: str = ""
     target: str = ""
     needs: tuple[str, ...] = ()
-
-    def key(self) -> dict[str, Any]:
-        """What determines the result, and with it the folder of the run.
-
-        These are the fields that a subclass adds (method, preset, settings, seed, hashes of the
-        files that settings name, ids of the runs that it needs), cohort, target, and
-        `determined_by`. How the run is called is no part of it.
-
-        Returns
-        -------
-        dict
-        """
-        fields = {
-            name: value for name, value in asdict(self).items() if name not in _NOT_AMONG_KEY_FIELDS
-        }
-        return {"kind": self.kind, **fields, **self.determined_by}
 
     def run(self, experiment: Experiment, folder: Path) -> dict[str, Any]:
         """Compute, and write into the folder of the run.
@@ -167,17 +115,17 @@ class Task:  # numpydoc ignore=PR02
 
     @property
     def cohorts(self) -> list[str]:
-        """The cohorts that are read."""
+        """The cohorts that the run reads."""
         return [self.cohort] if self.cohort else list(self.determined_by["pretrained_on"])
 
     @cached_property
     def id(self) -> str:
-        """The fingerprint of the key."""
-        return fingerprint(self.key())
+        """The hash of the key, which names the folder of the run."""
+        return fingerprint(run_key(self))
 
     @property
     def label(self) -> str:
-        """What progress and status call it."""
+        """What the progress, the status and runs.tsv call the run."""
         seed = f"seed {self.row.seed}" if self.row.seed else ""
         parts = [line_label(self.row, most=3), seed, self.cohort, self.target]
         return f"{self.kind} " + " · ".join(part for part in parts if part)
@@ -185,7 +133,10 @@ class Task:  # numpydoc ignore=PR02
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderTask(Task):
-    """Trains an encoder, without labels, on the pooled cohorts, from its last checkpoint on."""
+    """Trains an encoder, without labels, on the pooled cohorts.
+
+    A training that was killed goes on from its last checkpoint, which is in the folder of the run.
+    """
 
     kind: ClassVar[str] = "encode"
     recipe: Recipe
@@ -207,7 +158,8 @@ class EncoderTask(Task):
 class NetworkTask(Task):
     """Trains a supervised network inside each fold, for one target.
 
-    `scope` says whom a run that is fine-tuned had seen, where its fingerprints do not tell.
+    It keeps no checkpoints: a run that was killed begins again. `scope` says which participants the
+    model that is fine-tuned had seen, where the hashes of its training data do not tell.
     """
 
     kind: ClassVar[str] = "train"
@@ -238,8 +190,8 @@ class NetworkTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeTask(Task):
-    """Predicts all targets of a cohort from features, by kernel ridge.
+class PredictionTask(Task):
+    """Predicts all targets of a cohort from one feature set, by kernel ridge.
 
     Subclasses say where the features come from. `settings` change the protocol for this row.
     """
@@ -257,7 +209,7 @@ class ProbeTask(Task):
         folder : Path
             Of the run; what a report shows of an encoder is kept there.
         cohort : Cohort
-            Behind the cohort that is trained on, where that is another one.
+            The cohort that is predicted; where another one is trained on, that one followed by it.
 
         Returns
         -------
@@ -286,8 +238,8 @@ class ProbeTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedProbe(ProbeTask):
-    """Reads raw FC, its principal components, or covariates."""
+class PredictionFromNamedFeatures(PredictionTask):
+    """Predicts from raw FC, its principal components, or covariates."""
 
     name: str
 
@@ -296,11 +248,11 @@ class NamedProbe(ProbeTask):
         return NAMED[self.name](self.name)
 
 
-class EncoderProbe(ProbeTask):
-    """Reads the encoder that an `EncoderTask` has trained."""
+class PredictionFromEncoder(PredictionTask):
+    """Predicts from the encoder that an `EncoderTask` of this experiment has trained."""
 
     def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
-        """The cohort, embedded; embeddings are not kept, they cost little beside the training."""
+        """Features of the cohort; they are not saved, since training costs far more."""
         (encoder_id,) = self.needs
         manifest = experiment.store.manifest(encoder_id)
         if manifest is None:
@@ -322,13 +274,15 @@ class EncoderProbe(ProbeTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldEncoderProbe(ProbeTask):
-    """Reads encoders that have never seen the test participants of their fold.
+class PredictionFromFoldEncoders(PredictionTask):
+    """Predicts from encoders that have never seen the test participants of their fold.
 
     That is `pretrain_scope: train_folds`. Each encoder is trained on training participants and on
     the other cohorts of the pool, when a fold asks for it. What is trained by gradient is kept
-    until the run is done, so that one that was stopped goes on. Nothing is kept afterwards: the
-    difference between two folds of the same participants is the FC of those that one left out.
+    until the run is done, so that a run that was killed goes on: with the encoders that are
+    trained, and from the last checkpoint of the one that was not. Nothing is kept afterwards: the
+    difference between the encoders of two folds can give away the FC of the participants that one
+    of them left out.
     """
 
     recipe: Recipe
@@ -336,7 +290,7 @@ class FoldEncoderProbe(ProbeTask):
 
     @property
     def cohorts(self) -> list[str]:
-        """The one that is predicted, and the others of the pool."""
+        """The cohort that is predicted, and the others of the pool."""
         return list(dict.fromkeys([self.cohort, *self.pool["pretrained_on"]]))
 
     @property
@@ -351,10 +305,10 @@ class FoldEncoderProbe(ProbeTask):
         return facts
 
     def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
-        """Features of which nothing is computed before a fold asks for it."""
+        """Features that are computed when a fold asks for them."""
         device = experiment.config.device
         pool = self.pool["pretrained_on"]
-        # cohorts are equal by fingerprint: one may stand under two names
+        # cohorts are compared by fingerprint: one may be listed under two names
         data = experiment.inputs().data[cohort.name]
 
         encoders_in_memory: dict[str, Any] = {}
@@ -381,7 +335,7 @@ class FoldEncoderProbe(ProbeTask):
         others = [experiment.cohort(name) for name in pool if pool[name] != data]
         readable = [other for other in others if can_read(method, other)]
         features.trained_on = {other.name: len(other) for other in readable}
-        if readable:  # beside the training folds, or instead of them
+        if readable:  # other cohorts are trained on too, or alone
             scope = experiment.scope_of(cohort.name, features.trained_on)
             is_pooled = data in pool.values()
             features.scope = "train_folds" if is_pooled and scope == "other_people" else scope
@@ -389,28 +343,35 @@ class FoldEncoderProbe(ProbeTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableProbe(ProbeTask):
-    """Reads a table of the user's own numbers, joined by participant_id."""
+class _PredictionFromFile(PredictionTask):
+    """Predicts from a file or folder of the user's.
+
+    `content` is its hash. `scope` says which of the tested participants it was trained on.
+    """
 
     path: str
     content: str
     scope: str
 
     def check_inputs(self, experiment: Experiment) -> None:
-        """Refuse also if the table, or the model, is not the one that was planned with."""
+        """Refuse also if the file is not the one that was planned with."""
         super().check_inputs(experiment)
         check_content(self.path, self.content)
+
+
+class PredictionFromTable(_PredictionFromFile):
+    """Predicts from a table of the user's own numbers, joined by participant_id."""
 
     def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
         """The rows of the cohort's participants."""
         return make_feature_set(self.path, cohort, Path(self.path).stem, self.scope)
 
 
-class ModelProbe(TableProbe):
-    """Reads a trained model of the user's: a folder or an archive."""
+class PredictionFromSavedModel(_PredictionFromFile):
+    """Predicts from a trained model of the user's: a folder or an archive."""
 
     def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:
-        """The cohort, embedded; what a report shows of the model is kept in the run."""
+        """Features of the cohort; what a report shows of the model is kept in the run."""
         model = load_method(self.path, device=experiment.config.device)
         keep_description(self.path, model, folder / "model")
         if hasattr(model, "likeness"):
@@ -445,7 +406,7 @@ def save_evaluation(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
 
 
 def load_evaluation(row: Row, cohort: str, folder: Path, facts: dict[str, Any]) -> Evaluation:
-    """Read what `save_evaluation` wrote, for a row that asked for the run.
+    """Read what `save_evaluation` wrote, for one of the rows that share the run.
 
     Parameters
     ----------
@@ -472,7 +433,7 @@ def load_evaluation(row: Row, cohort: str, folder: Path, facts: dict[str, Any]) 
 
 
 def _scope_of_model(model: Any, experiment: Experiment, name: str, otherwise: str) -> str:
-    """Whether a model was fitted on the tested participants; else what the file says."""
+    """The scope of a model of the user's on a cohort; `otherwise` where that is not known."""
     if _is_fitted_on(model, experiment, name):
         return "all"
     trained_on = experiment.config.cohorts[name].train_on

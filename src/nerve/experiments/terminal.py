@@ -14,7 +14,7 @@ from nerve.evaluation.results import Results
 from nerve.evaluation.rows import line_labels, rows_of
 from nerve.experiments.collect import runs_table
 from nerve.experiments.experiment import Experiment
-from nerve.experiments.run_store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
+from nerve.experiments.run_store import DONE, FAILED, FINAL, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.tasks import Task
 from nerve.report.findings import findings_text, too_few_sentence
 from nerve.report.report_data import ReportData
@@ -41,7 +41,7 @@ class RunsProgress:
 
     def __init__(self, experiment: Experiment) -> None:
         counts = experiment.counts
-        self.n_ended = counts[DONE] + counts[UNAVAILABLE]
+        self.n_ended = sum(counts[status] for status in FINAL)
         self.n_runs = sum(counts.values())
         self.running: list[str] = []
         self.start = time.monotonic()
@@ -63,7 +63,7 @@ class RunsProgress:
         self.running = [label for label in self.running if label != task.label]
         if status == RUNNING:
             self.running.append(task.label)
-        if status in (DONE, UNAVAILABLE, FAILED):
+        if status in (*FINAL, FAILED):
             self.n_ended += 1
             self.bar.update()
             if is_shown() and (status == FAILED or not draws_bars()):
@@ -82,7 +82,7 @@ def show_paper_table(results: Results) -> None:
 
 
 def show_scores(results: Results) -> None:
-    """Print every score, one line per target and row; in brackets the interval that holds."""
+    """Print every score, one line per target and row; in brackets its 95 % interval."""
     labels = line_labels(rows_of(results.rows))
     line_of = dict(zip(results.rows["row"], results.rows["line"], strict=True))
     for score in results.scores.to_dict("records"):
@@ -112,7 +112,7 @@ def show_findings(results: Results) -> None:
 
 
 def show_status(experiment: Experiment) -> None:
-    """Print how many runs wait, run, are done or failed, and which are not simply done."""
+    """Print how many runs have each status, and every run that is running or was not done."""
     counts = experiment.counts
     statuses = (WAITING, RUNNING, DONE, UNAVAILABLE, FAILED)
     print_lines(", ".join(f"{counts[status]} {status}" for status in statuses))
@@ -138,7 +138,7 @@ def duration(seconds: float) -> str:
     Returns
     -------
     str
-        In the unit that suits it.
+        In seconds, minutes, hours or days.
 
     Examples
     --------

@@ -1,12 +1,11 @@
 """Which network pairs carry a prediction: occlusion and patterns.
 
-Occlusion says what the model needs, a pattern where the signal is seen. Patterns are Haufe's:
-weights of a model say what cancels noise, patterns say where the predicted signal is seen. For a
-linear model ŷ = wᵀx the pattern is Σ_x w / var(ŷ) = cov(x, ŷ) / var(ŷ) (Haufe et al., 2014). The
-covariance can be formed for any model and in any space: here between FC and the out-of-fold
-predictions of kernel ridge on whatever features, so that it maps an embedding back to network
-pairs. We divide by the standard deviation of ŷ, which gives the change of FC that goes with one
-standard deviation of the prediction.
+Occlusion shows what the model needs, a pattern shows where the predicted signal is seen. Weights
+show neither, since some of them only cancel noise (Haufe et al., 2014). For a linear model ŷ = wᵀx
+the pattern is Σ_x w / var(ŷ) = cov(x, ŷ) / var(ŷ). The covariance can be computed for any model and
+in any space: here between FC and the out-of-fold predictions of kernel ridge from any features,
+which maps an embedding back to network pairs. We divide by the standard deviation of ŷ, which gives
+the change of FC that goes with one standard deviation of the prediction.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ def patch_importance(
 
     participants, protocol = prepare_participants(cohort, protocol)
     n_repeats = len(participants.folds)
-    predictions = []  # of each seed and repeat
+    predictions = []  # one per seed and repeat
     for number, encoder in enumerate(encoders, 1):
         embedding = embedding_of(encoder, cohort, patching)
         for repeat, folds in enumerate(participants.folds, 1):
@@ -137,7 +136,7 @@ def patch_importance(
         rows.insert(0, "target", str(name))
         parts.append(rows)
     table = pd.concat(parts, ignore_index=True)
-    _warn_of_chance(table)
+    _warn_of_chance_level(table)
     return table
 
 
@@ -193,15 +192,15 @@ def _target_rows(
     patching: Patching,
     protocol: Protocol,
 ) -> pd.DataFrame:
-    """The rows of one target; every resample is the same for all patches and seeds."""
+    """The rows of one target; all patches and seeds share the bootstrap resamples."""
     used = np.flatnonzero(np.isfinite(predictions[0].observed[:, column]))
     families = None if participants.groups is None else participants.groups[used]
     resamples = resample_counts(len(used), protocol.n_bootstrap, protocol.seed, families)
     # The first row counts every participant once: the estimate itself.
     counts = np.concatenate([np.ones((1, len(used))), resamples])  # (1 + B, n)
     r = np.stack([_correlations(counts, occluded, used, column) for occluded in predictions])
-    drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P), of r (seeds, 1 + B, 1 + P)
-    # (seeds, 1 + B, P)
+    # r is (seeds, 1 + B, 1 + P); drops and patterns are (seeds, 1 + B, P)
+    drops = r[:, :, :1] - r[:, :, 1:]
     patterns = np.stack(
         [_patterns(counts, occluded, patch_means, used, column) for occluded in predictions]
     )
@@ -279,12 +278,12 @@ def _standardise_in_folds(predicted: np.ndarray, folds: np.ndarray) -> np.ndarra
     return (centred / deviation.where(deviation > 0, 1.0)).fillna(0.0).to_numpy()
 
 
-def _warn_of_chance(table: pd.DataFrame) -> None:
-    """Warn of targets that are not predicted: there is nothing to explain."""
-    first = table.drop_duplicates("target")
-    by_chance = first[first["r_low"] <= 0]
-    if len(by_chance):
-        named = listed(f"{row.target} (r = {row.r:+.2f})" for row in by_chance.itertuples())
+def _warn_of_chance_level(table: pd.DataFrame) -> None:
+    """Warn of targets that are predicted no better than by chance: there is nothing to explain."""
+    targets = table.drop_duplicates("target")
+    at_chance = targets[targets["r_low"] <= 0]
+    if len(at_chance):
+        named = listed(f"{row.target} (r = {row.r:+.2f})" for row in at_chance.itertuples())
         warnings.warn(
             f"{named}: the prediction cannot be told from chance, and maps of such a model explain "
             "nothing.",

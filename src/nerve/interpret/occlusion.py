@@ -17,7 +17,7 @@ from nerve.evaluation.feature_sets import GivenNumbers, ridge_of
 from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
 
-_MATRICES_AT_ONCE = 128  # that are embedded together
+_MATRICES_AT_ONCE = 128  # embedded together
 
 
 class Embedding(NamedTuple):
@@ -48,7 +48,9 @@ class Embedding(NamedTuple):
         """
         return self.embed(self.matrices(rows)).reshape(len(rows), -1)
 
-    def hidden(self, rows: np.ndarray, mean: np.ndarray) -> Iterator[np.ndarray]:
+    def features_with_hidden_patches(
+        self, rows: np.ndarray, mean: np.ndarray
+    ) -> Iterator[np.ndarray]:
         """Embed participants once per patch, with that patch hidden.
 
         Parameters
@@ -76,7 +78,7 @@ class Embedding(NamedTuple):
 
 
 def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
-    """Say how features of a cohort are made, intact and with patches hidden.
+    """Make the embedding of a cohort, which gives features intact and with patches hidden.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
     Returns
     -------
     Embedding
-        The features.
+        It computes features when asked for them.
     """
     if hasattr(encoder, "embed_matrices"):
         matrices = encoder.patch_dataset(cohort).matrices
@@ -178,8 +180,9 @@ def occluded_predictions(
             observed[np.ix_(task.test, columns)] = task.values[task.test]
             intact[np.ix_(task.test, columns)] = ridge.predict(test_features)
             for rows in row_chunks(task.test):
-                for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
-                    occluded[patch][np.ix_(rows, columns)] = ridge.predict(hidden)
+                hidden_features = embedding.features_with_hidden_patches(rows, means[task.fold])
+                for patch, features_without_patch in enumerate(hidden_features):
+                    occluded[patch][np.ix_(rows, columns)] = ridge.predict(features_without_patch)
                     bar.update(len(rows) * len(columns))
     return OccludedPredictions(folds, observed, intact, occluded)
 

@@ -43,7 +43,7 @@ def interpret_to(
     covariates: str | Sequence[str] = (),
     **options: Any,
 ) -> dict[str, pd.DataFrame]:
-    """Write maps of regions, attention and (with targets) patch importance of encoders.
+    """Write maps of regions and attention and, with targets, of patch importance.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def interpret_to(
         stability.json. With the folder of a run, of an experiment or of an evaluation, its report
         shows them.
     encoders : fitted encoder, or several that differ in the seed
-        What an encoder does not have (attention, factors of networks) is left out.
+        A map of what the encoders do not have (attention, factors of networks) is left out.
     cohort : Cohort
         The participants for regions (the first 64), attention (the first 200) and importance
         (all).

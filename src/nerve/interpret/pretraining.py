@@ -30,7 +30,8 @@ from nerve.methods.inputs import as_cohort, chunks
 from nerve.methods.packing import PatchDataset
 
 _MOST_PARTICIPANTS = 256  # held-out participants that are reconstructed
-# Of them, those whose mean is the example: a view is mapped back one participant at a time.
+# Those of them whose mean is the example. They are fewer, since a view is mapped back to FC one
+# participant at a time.
 _MOST_IN_EXAMPLE = 64
 
 
@@ -105,6 +106,7 @@ def describe_run(
     report["view"] = dataset.viewed.view.name
 
     if one_participant or n_participants >= FEWEST:
+        # the participant whose error is the median
         typical = int(np.argsort(errors["model"])[n_participants // 2])
         if one_participant:
             shown = np.array([typical])
