@@ -181,6 +181,16 @@ def test_the_methods_text_is_true_of_the_rows(results):
     assert "age, sex were removed" in said
 
 
+def test_formulas_of_the_protocol_are_not_taken_for_paths(results):
+    (formula,) = {
+        found
+        for text in results.methods_text
+        for found in re.findall(r"√\(.*?\)\), for K", text)
+    }
+    assert formula == "√((1 + K / (K − 1)) (1 + 12 / n)), for K"
+    assert not any("[…]" in text for text in results.methods_text)
+
+
 def test_words_of_ours_are_explained_where_they_first_appear(results, html):
     shrunk = results.rows["view"].where(results.rows["method"] != "nerve", "shrunk")
     texts = methods_text(replace(results, rows=results.rows.assign(view=shrunk)))
