@@ -32,7 +32,7 @@ from nerve.report.figures.colours import YEO7, YEO17, network_colours
 from nerve.report.figures.comparison import sweep_table
 from nerve.report.figures.prediction import _null_of_target
 from nerve.report.figures.style import network_order, square_matrix
-from nerve.report.findings import find_in, holding_interval
+from nerve.report.findings import corrected_interval, find_in
 from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts
 
 
@@ -123,7 +123,7 @@ def test_forest_of_a_cohort_without_scores_reports_them_as_not_available(results
     assert said.count("not available") == 1
 
 
-def test_forest_names_the_number_of_the_headline_and_draws_the_interval_that_holds(results):
+def test_forest_names_the_number_of_the_headline_and_draws_the_corrected_interval(results):
     column = results.target_columns[0]
     finding = find_in(results, *column)
     axes = draw("forest", results).axes[0]
@@ -132,7 +132,7 @@ def test_forest_names_the_number_of_the_headline_and_draws_the_interval_that_hol
     segments = [one.get_segments()[0] for one in axes.collections if hasattr(one, "get_segments")]
     place = list(results.lines.index).index(finding.line)
     mine = next(segment for segment in segments if segment[0, 1] == place)
-    np.testing.assert_allclose(mine[:, 0], holding_interval(scores, "r"))
+    np.testing.assert_allclose(mine[:, 0], corrected_interval(scores, "r"))
 
 
 def test_a_logarithmic_axis_has_plain_numbers(words):

@@ -183,9 +183,7 @@ def test_the_methods_text_is_true_of_the_rows(results):
 
 def test_formulas_of_the_protocol_are_not_taken_for_paths(results):
     (formula,) = {
-        found
-        for text in results.methods_text
-        for found in re.findall(r"√\(.*?\)\), for K", text)
+        found for text in results.methods_text for found in re.findall(r"√\(.*?\)\), for K", text)
     }
     assert formula == "√((1 + K / (K − 1)) (1 + 12 / n)), for K"
     assert not any("[…]" in text for text in results.methods_text)
