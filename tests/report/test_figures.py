@@ -127,7 +127,7 @@ def test_forest_names_the_number_of_the_headline_and_draws_the_corrected_interva
     column = results.target_columns[0]
     finding = find_in(results, *column)
     axes = draw("forest", results).axes[0]
-    scores = results.by_place[(*column, finding.line)]
+    scores = results.scores_at[(*column, finding.line)]
     assert f"{scores['r']:.2f}" in [text.get_text() for text in axes.texts]
     segments = [one.get_segments()[0] for one in axes.collections if hasattr(one, "get_segments")]
     place = list(results.lines.index).index(finding.line)
@@ -266,7 +266,7 @@ def tokens_caption(**settings):
         ({"tokenizer": "own.module:Own"}, ["tokenizer own.module:Own"], ["Uₗ"]),
         ({"patching": "grid50"}, ["3 patches", "its two blocks"], ["network"]),
         ({"patching": "permuted0"}, ["28 patches", "two permuted networks"], []),
-        ({"patching": {"group_of": [0, 1] * 50, "group_names": ["a", "b"]}}, ["3 patches of 2,500 to 2,500"], []),
+        ({"patching": {"group_of": [0, 1] * 50, "group_names": ["a", "b"]}}, ["3 patches of 2,500 entries"], []),
         ({"view": "shrunk"}, ["the shrunk view of FC"], []),
     ],
 )  # fmt: skip

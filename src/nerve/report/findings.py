@@ -73,7 +73,7 @@ def find_in(results: ReportData, cohort: str, target: str) -> Finding:
     line = results.best_line(cohort, target, results.contenders, metric)
     if line is None:
         return Finding(title, NOTHING_PREDICTED)
-    scores = results.by_place[cohort, target, line]
+    scores = results.scores_at[cohort, target, line]
     too_few = too_few_sentence(scores.get("n", np.nan), scores.get("n_folds", np.nan))
     if too_few:
         return Finding(title, too_few)
@@ -256,7 +256,7 @@ def _comparison_in_words(
     results: ReportData, column: tuple[str, str], line: str, other: str, metric: str
 ) -> str:
     """The score of another line, and whether it differs from that of the headline."""
-    score = results.by_place[(*column, other)][metric]
+    score = results.scores_at[(*column, other)][metric]
     words = f"{results.label(other)}, {METRIC_NAMES[metric]} = {score:.2f}"
     for pair in rows_at(results.comparisons, *column).to_dict("records"):
         if (pair["line_a"], pair["line_b"]) != (line, other):
@@ -277,7 +277,7 @@ def _comparison_in_words(
 def _cautions(results: ReportData, column: tuple[str, str], line: str, metric: str) -> list[str]:
     """What must not be concluded: about chance, motion, site, covariates, pretraining, simulation."""
     cohort, target = column
-    scores = results.by_place[cohort, target, line]
+    scores = results.scores_at[cohort, target, line]
     name = METRIC_NAMES[metric]
     cautions = []
     if not _is_above_chance(scores, metric):
@@ -306,7 +306,7 @@ def _cautions(results: ReportData, column: tuple[str, str], line: str, metric: s
     removed = protocol.get("covariates") or []
     covariates = results.best_line(cohort, target, results.covariate_lines, metric)
     if covariates is not None:
-        alone = results.by_place[cohort, target, covariates][metric]
+        alone = results.scores_at[cohort, target, covariates][metric]
         if alone >= scores[metric]:
             cautions.append(
                 f"that FC is needed to predict the target: {listed(removed) or 'covariates'} "

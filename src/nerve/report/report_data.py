@@ -377,14 +377,14 @@ class ReportData:  # numpydoc ignore=PR02
             names[name] = table[column].map(self.label)
         return names
 
-    def interpreted(self, name: str, nothing: str) -> list[tuple[str, pd.DataFrame]]:
+    def map_tables(self, name: str, if_empty: str) -> list[tuple[str, pd.DataFrame]]:
         """The tables interpretation/NAME.tsv of the experiment and of its encoders.
 
         Parameters
         ----------
         name : str
             Such as "importance".
-        nothing : str
+        if_empty : str
             Sentence of the error where there are none.
 
         Returns
@@ -396,7 +396,7 @@ class ReportData:  # numpydoc ignore=PR02
             (label, maps[name]) for label, maps in self.interpretations if len(maps.get(name, ()))
         ]
         if not tables:
-            raise NothingToDraw(nothing)
+            raise NothingToDraw(if_empty)
         return tables
 
     @property
@@ -417,7 +417,7 @@ class ReportData:  # numpydoc ignore=PR02
         )
 
     @cached_property
-    def by_place(self) -> dict[tuple[str, str, str], dict[str, float]]:
+    def scores_at(self) -> dict[tuple[str, str, str], dict[str, float]]:
         """(cohort, target, line) → its scores, seeds averaged."""
         records: list[dict[Any, Any]] = self.mean_scores.to_dict("records")
         return {(row["cohort"], row["target"], row["line"]): row for row in records}
@@ -441,7 +441,7 @@ class ReportData:  # numpydoc ignore=PR02
 
     def r(self, cohort: str, target: str, line: str) -> float:
         """Pearson's r of a line, NaN where it has none."""
-        return float(self.by_place.get((cohort, target, line), {}).get("r", np.nan))
+        return float(self.scores_at.get((cohort, target, line), {}).get("r", np.nan))
 
     def metric(self, cohort: str, target: str) -> str:
         """The score that lines are compared by: AUC for classes, else r."""
@@ -470,7 +470,7 @@ class ReportData:  # numpydoc ignore=PR02
         best = None
         highest = -np.inf
         for line in among:
-            score = self.by_place.get((cohort, target, line), {}).get(metric, np.nan)
+            score = self.scores_at.get((cohort, target, line), {}).get(metric, np.nan)
             if score > highest:  # never true of NaN
                 best = line
                 highest = score

@@ -374,7 +374,7 @@ def _cell(results: ReportData, column: tuple[str, str], line: str, signed: bool)
         if len(values):
             deviation = values.std() if len(values) > 1 else 0
             return Cell(values.mean(), number(deviation), of_models=True, signed=signed)
-    scores = results.by_place.get((cohort, target, line))
+    scores = results.scores_at.get((cohort, target, line))
     if scores is None:
         # An encoder that serves all cohorts has no cohort of its own.
         failed = (cohort, line) in results.failed or ("", line) in results.failed

@@ -75,7 +75,7 @@ def _draw_rows(ax: Axes, results: ReportData, column: tuple[str, str], colours: 
     means_of_folds = []
     faces = []
     for place, (line, colour) in enumerate(zip(lines, colours, strict=True)):
-        of_line = results.by_place.get((*column, line), {})
+        of_line = results.scores_at.get((*column, line), {})
         score = of_line.get(metric, np.nan)
         is_in_headline = line in (finding.line, finding.reference)
         face = to_rgba(colour, 1.0 if is_in_headline else _FAINT)

@@ -19,7 +19,7 @@ from nerve.report.report_data import NothingToDraw, ReportData
 
 def make_panels(
     items: Sized,
-    nothing: str = "",
+    if_empty: str = "",
     across: int = 3,
     width: float = 3.0,
     height: float = 2.5,
@@ -32,7 +32,7 @@ def make_panels(
     ----------
     items : sized
         What is shown.
-    nothing : str
+    if_empty : str
         Sentence of the error where there are no items.
     across : int
         Panels per row.
@@ -50,7 +50,7 @@ def make_panels(
     """
     n = len(items)
     if not n:
-        raise NothingToDraw(nothing)
+        raise NothingToDraw(if_empty)
     columns = min(n, across)
     rows = -(-n // columns)  # rounded up
     figure = Figure(figsize=(width * columns + extra, height * rows), layout="constrained")
