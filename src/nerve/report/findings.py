@@ -336,8 +336,8 @@ def _cautions(results: ReportData, column: tuple[str, str], line: str, metric: s
 def _finding_of_run(encoder: EncoderRun) -> Finding:
     """What a training has learned, by its error on masked patches."""
     cautions = ["that the encoder helps to predict anything: no target was predicted here."]
-    if encoder.doubt:
-        return Finding(encoder.label, encoder.doubt, cautions=tuple(cautions))
+    if encoder.warning:
+        return Finding(encoder.label, encoder.warning, cautions=tuple(cautions))
     if np.isfinite(encoder.error_ratio):
         answer = (
             "masked patches of held-out participants are reconstructed with "

@@ -75,11 +75,11 @@ def view_sentences(rows: Sequence[Row]) -> list[str]:
 
 def learning_notices(encoders: Sequence[EncoderRun]) -> list[str]:
     """One sentence per warning about training, with all encoders that it is about."""
-    labels: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}  # warning → encoders
     for encoder in encoders:
-        if encoder.doubt:
-            labels.setdefault(encoder.doubt, []).append(encoder.label)
-    return [f"{'; '.join(names)}: {doubt}" for doubt, names in labels.items()]
+        if encoder.warning:
+            labels.setdefault(encoder.warning, []).append(encoder.label)
+    return [f"{'; '.join(names)}: {warning}" for warning, names in labels.items()]
 
 
 def run_text(config: Mapping[str, Any]) -> str:
