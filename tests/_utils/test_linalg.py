@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, turned, unit_rows
+from nerve._utils.linalg import (
+    Shrinkage,
+    principal_components,
+    rotate_to_zero_sum,
+    shrinkage_of,
+    unit_rows,
+)
 
 
 def test_components_are_scikit_learns_when_centred():
@@ -35,7 +41,7 @@ def test_turned_scores_keep_distances_and_sum_to_zero_however_many_they_are():
     _, components, _ = principal_components(values, 5)
     scores = values @ components
     for width in (None, 6, 16):
-        found = values @ turned(components, width)
+        found = values @ rotate_to_zero_sum(components, width)
         assert found.shape == (12, width or 6)
         np.testing.assert_allclose(found @ found.T, scores @ scores.T, atol=1e-3)
         np.testing.assert_allclose(found.sum(1), 0, atol=1e-4)
