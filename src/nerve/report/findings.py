@@ -325,8 +325,8 @@ def _cautions(results: ReportData, column: tuple[str, str], line: str, metric: s
     if len(results.contenders) > 2:
         cautions.append(
             "that this method is the best in other cohorts: it has the highest of "
-            f"{len(results.contenders)} scores, and the highest of many scores is partly so by "
-            "chance."
+            f"{len(results.contenders)} scores, and the highest of many scores is partly a matter "
+            "of chance."
         )
     if cohort in results.cohorts and results.cohorts[cohort].simulated:
         cautions.append("that the same holds for real brains: the participants are simulated.")

@@ -164,11 +164,15 @@ def _comparison_paragraph(results: ReportData) -> str:
     verb = "compared" if len(results.lines) > 1 else "evaluated"
     labels = "; ".join(results.label(line) for line in results.lines.index)
     cohorts = results.cohorts.values()
-    text = f"We {verb} {labels} on {listed((facts.label for facts in cohorts), most=20)}"
+    where = f"On {listed((facts.label for facts in cohorts), most=20)}"
     parcellation = results.about.get("parcellation")
     if parcellation:
-        text += f", in the region order of {parcellation}"
-    sentences = [f"{text}.", *view_sentences(rows_of(results.lines)), *scope_sentences(results)[:1]]
+        where += f", in the region order of {parcellation}"
+    sentences = [
+        f"{where}, we {verb}: {labels}.",
+        *view_sentences(rows_of(results.lines)),
+        *scope_sentences(results)[:1],
+    ]
     simulated = [facts.label for facts in cohorts if facts.simulated]
     if simulated:
         sentences.append(f"Simulated, with a known answer: {listed(simulated, most=20)}.")

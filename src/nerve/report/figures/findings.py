@@ -26,10 +26,11 @@ _FAINT = 0.45  # opacity of rows that are not in the headline
 def forest(results: ReportData) -> tuple[Figure, str]:
     """What was found, row by row.
 
-    The score of every row (r, or AUC for classes) on participants whom its model was not trained
-    on, with its 95 % interval; the tick is the mean r of the folds. The row of the headline and the
-    best reference are drawn in full colour. Look for intervals that exclude chance (vertical line),
-    and for how far the row of the headline lies to the right of the best reference.
+    The score of every row (r, or AUC for classes) in participants whose targets were not used to
+    train its model, with its 95 % interval; the tick is the mean r of the folds. The row of the
+    headline and the best reference are drawn in full colour. Look for intervals that exclude chance
+    (vertical line), and for how far the row of the headline lies to the right of the best
+    reference.
     """
     # One panel per cohort and target, one row per line.
     if results.scores.empty:
