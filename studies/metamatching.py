@@ -20,7 +20,7 @@ from studies.recipe import DOCS, TARGETS, Rows, _lines, abide, few_labels, fill
 import nerve
 from nerve._utils.errors import NerveWarning
 from nerve._utils.files import write_text, write_tsv
-from nerve._utils.linalg import turned, unit_rows
+from nerve._utils.linalg import rotate_to_zero_sum, unit_rows
 from nerve.evaluation import KernelRidge
 from nerve.evaluation.covariates import Design
 from nerve.methods import make_method
@@ -68,7 +68,7 @@ def phenotypes(cohort: nerve.Cohort) -> pd.DataFrame:
 
 def lifted(predicted: np.ndarray) -> np.ndarray:
     """Predictions and a one, turned: the kernel of correlations then still knows how large they are."""
-    return turned(np.column_stack([predicted, np.ones(len(predicted))]))
+    return rotate_to_zero_sum(np.column_stack([predicted, np.ones(len(predicted))]))
 
 
 def split(cohort: nerve.Cohort, seed: int) -> Rows:

@@ -28,7 +28,13 @@ from sklearn.base import BaseEstimator
 import nerve
 from nerve._utils.errors import NerveWarning
 from nerve._utils.files import write_text, write_tsv
-from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, turned, unit_rows
+from nerve._utils.linalg import (
+    Shrinkage,
+    principal_components,
+    rotate_to_zero_sum,
+    shrinkage_of,
+    unit_rows,
+)
 from nerve.core.views import N_DIRECTIONS, TangentView
 from nerve.evaluation import compare, make_feature_sets, score_table
 from nerve.evaluation.curves import learning_curve
@@ -334,7 +340,7 @@ class InFolds(BaseEstimator):
             self.mistaken.append(
                 int((self.found_.are_new(units @ self.found_.directions) != new).sum())
             )
-        return turned(self.found_.scores(units)[:, : self.width])
+        return rotate_to_zero_sum(self.found_.scores(units)[:, : self.width])
 
 
 def strict(args: argparse.Namespace) -> Rows:

@@ -1,4 +1,4 @@
-"""What is no file, or unpacks to far more than it holds, is refused before it fills the memory."""
+"""Folders, devices and zip bombs are refused before they fill the memory."""
 
 import gzip
 import os
@@ -19,7 +19,7 @@ def test_a_packed_table_is_read(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [b"0\t0\n" * 2**14, b"0" * 2**16], ids=["rows", "one cell"])
-def test_a_bomb_is_refused_by_what_it_gives(tmp_path, content):
+def test_a_bomb_is_refused_by_its_unpacked_size(tmp_path, content):
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(gzip.compress(content) * 1200)  # members of a gzip file may follow one another
     with pytest.raises(
@@ -28,7 +28,7 @@ def test_a_bomb_is_refused_by_what_it_gives(tmp_path, content):
         read_tsv(path)
 
 
-def test_a_bomb_is_refused_by_what_it_claims():
+def test_a_bomb_is_refused_by_its_declared_size():
     refuse_bomb("x", 1, 2**20)  # small
     refuse_bomb("x", 2**24, 2**30)  # as real data are packed
     with pytest.raises(NerveError, match="x: its 10 bytes unpack to"):
@@ -47,7 +47,7 @@ def test_crowded_cells_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("read", [read_tsv, read_json, read_yaml])
-def test_what_is_no_file_is_said_to_be_none(tmp_path, read):
+def test_folders_devices_and_pipes_are_refused(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "loop").symlink_to("loop")

@@ -18,7 +18,7 @@ from nerve._utils.errors import (
 )
 
 
-def test_participants_are_rows_until_a_caller_names_them():
+def test_participants_are_named_by_row_until_a_caller_knows_their_ids():
     with pytest.raises(ParticipantError, match=r"The FC of the participant of row 2 is empty"):
         raise ParticipantError([1], "The FC of {people} is empty.")
     with pytest.raises(NerveError, match=r"^Nothing of the participants of rows 1, 3\.$"):

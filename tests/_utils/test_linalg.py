@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, turned, unit_rows
+from nerve._utils.linalg import (
+    Shrinkage,
+    principal_components,
+    rotate_to_zero_sum,
+    shrinkage_of,
+    unit_rows,
+)
 
 
 def test_components_are_scikit_learns_when_centred():
@@ -16,26 +22,26 @@ def test_components_are_scikit_learns_when_centred():
     np.testing.assert_allclose(variances[:8] * 9 / 8, expected.explained_variance_, rtol=1e-10)
 
 
-def test_without_centring_they_are_those_of_the_svd():
+def test_components_are_those_of_the_svd_without_centring():
     values = np.random.default_rng(1).normal(size=(6, 20)) + 1
     _, components, _ = principal_components(values, 6, center=False)
     directions = np.linalg.svd(values, full_matrices=False)[2]
     np.testing.assert_allclose(np.abs(components.T), np.abs(directions), atol=1e-10)
 
 
-def test_of_rows_that_do_not_differ_there_are_none():
+def test_equal_rows_have_no_components():
     mean, components, variances = principal_components(np.full((4, 6), 0.1, np.float32), 3)
     np.testing.assert_allclose(mean, 0.1)
     assert components.shape == (6, 0)
     assert not variances.any()
 
 
-def test_turned_scores_keep_distances_and_sum_to_zero_however_many_they_are():
+def test_rotated_scores_keep_distances_and_sum_to_zero():
     values = np.random.default_rng(2).normal(size=(12, 40)).astype(np.float32)
     _, components, _ = principal_components(values, 5)
     scores = values @ components
     for width in (None, 6, 16):
-        found = values @ turned(components, width)
+        found = values @ rotate_to_zero_sum(components, width)
         assert found.shape == (12, width or 6)
         np.testing.assert_allclose(found @ found.T, scores @ scores.T, atol=1e-3)
         np.testing.assert_allclose(found.sum(1), 0, atol=1e-4)
@@ -66,7 +72,7 @@ def test_shrunk_vectors_are_nearer_to_a_planted_signal(planted):
     assert error(found, noisy, signal) < 0.5 * np.square(noisy - signal).mean()
 
 
-def test_participants_who_were_not_there_are_told_apart_and_have_weights_of_their_own(planted):
+def test_new_participants_are_recognised_and_have_their_own_weights(planted):
     signal, noisy = planted
     found = shrinkage_of(noisy[:100], 100)
     assert found.are_new(noisy @ found.directions).tolist() == [False] * 100 + [True] * 50
@@ -84,7 +90,7 @@ def test_with_more_participants_than_entries_new_ones_are_like_the_others():
     np.testing.assert_allclose(*found.variances)
 
 
-def test_rows_have_unit_length_but_those_that_are_nothing():
+def test_rows_have_unit_length_unless_they_are_zero():
     np.testing.assert_allclose(
         unit_rows(np.array([[3.0, 4.0], [1e-9, 0.0]]), 1e-6), [[0.6, 0.8], [0.0, 0.0]]
     )

@@ -1,4 +1,4 @@
-"""One process writes; a killed one blocks nobody and leaves nothing half done."""
+"""One process writes at a time; a killed process blocks no other and leaves nothing half done."""
 
 import errno
 import itertools
@@ -79,7 +79,7 @@ def test_a_lock_is_given_back_after_an_error_and_after_a_kill(tmp_path):
     assert not lock.exists()
 
 
-def test_a_folder_that_another_process_fills_is_refused_by_its_name_and_free_after_a_kill(tmp_path):
+def test_a_folder_that_another_process_writes_is_refused_until_that_process_ends(tmp_path):
     folder = tmp_path / "cohort"
     other = start(atomic_folder(folder))
     with (
@@ -96,7 +96,7 @@ def test_a_folder_that_another_process_fills_is_refused_by_its_name_and_free_aft
     ]  # the draft and the lock of the killed one are gone too
 
 
-def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
+def test_drafts_of_killed_processes_are_removed_and_those_of_running_ones_kept(tmp_path):
     file = tmp_path / "scores.tsv"
     dead, alive = (start(atomic_file(file)) for _ in range(2))
     kill(dead)

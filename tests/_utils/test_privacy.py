@@ -1,4 +1,4 @@
-"""The gate: what of the user's strings may stand in a file that is mailed."""
+"""Only texts of users that may be shared appear in files: no ids, no paths, no rare values."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_relative_folders_dates_and_escapes_are_taken_out(text, expected):
     assert Identifiers([]).removed_from(text) == expected
 
 
-def test_a_note_names_nobody_unless_it_is_for_the_screen():
+def test_a_note_names_participants_only_on_the_screen():
     note = Note.about("a table: 2 have no features", ["ann", "bob"])
     assert json.dumps([note]) == '["a table: 2 have no features."]'
     assert f"{note}" == "a table: 2 have no features."
@@ -94,7 +94,7 @@ def test_a_command_keeps_options_and_loses_paths():
 @pytest.mark.parametrize(
     "text", ["1987-06-05", "19870605", "5.6.87", "06/05/1987", "5 June 1987", "at 2020-01-01T10"]
 )
-def test_dates_are_known(text):
+def test_dates_are_recognised(text):
     assert is_date(text)
 
 

@@ -19,7 +19,7 @@ def test_the_first_signal_is_noted_and_the_handler_before_comes_back(number):
     assert signal.getsignal(number) == before
 
 
-def test_where_they_are_not_wanted_signals_stay_as_they_are():
+def test_signals_are_left_alone_where_stopping_is_not_enabled():
     before = signal.getsignal(signal.SIGINT)
     with stop_requests(False):
         assert signal.getsignal(signal.SIGINT) == before

@@ -32,7 +32,7 @@ from nerve.report.figures.colours import YEO7, YEO17, network_colours
 from nerve.report.figures.comparison import sweep_table
 from nerve.report.figures.prediction import _null_of_target
 from nerve.report.figures.style import network_order, square_matrix
-from nerve.report.findings import find_in, holding_interval
+from nerve.report.findings import corrected_interval, find_in
 from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts
 
 
@@ -123,16 +123,16 @@ def test_forest_of_a_cohort_without_scores_reports_them_as_not_available(results
     assert said.count("not available") == 1
 
 
-def test_forest_names_the_number_of_the_headline_and_draws_the_interval_that_holds(results):
+def test_forest_names_the_number_of_the_headline_and_draws_the_corrected_interval(results):
     column = results.target_columns[0]
     finding = find_in(results, *column)
     axes = draw("forest", results).axes[0]
-    scores = results.by_place[(*column, finding.line)]
+    scores = results.scores_at[(*column, finding.line)]
     assert f"{scores['r']:.2f}" in [text.get_text() for text in axes.texts]
     segments = [one.get_segments()[0] for one in axes.collections if hasattr(one, "get_segments")]
     place = list(results.lines.index).index(finding.line)
     mine = next(segment for segment in segments if segment[0, 1] == place)
-    np.testing.assert_allclose(mine[:, 0], holding_interval(scores, "r"))
+    np.testing.assert_allclose(mine[:, 0], corrected_interval(scores, "r"))
 
 
 def test_a_logarithmic_axis_has_plain_numbers(words):
@@ -266,7 +266,7 @@ def tokens_caption(**settings):
         ({"tokenizer": "own.module:Own"}, ["tokenizer own.module:Own"], ["Uₗ"]),
         ({"patching": "grid50"}, ["3 patches", "its two blocks"], ["network"]),
         ({"patching": "permuted0"}, ["28 patches", "two permuted networks"], []),
-        ({"patching": {"group_of": [0, 1] * 50, "group_names": ["a", "b"]}}, ["3 patches of 2,500 to 2,500"], []),
+        ({"patching": {"group_of": [0, 1] * 50, "group_names": ["a", "b"]}}, ["3 patches of 2,500 entries"], []),
         ({"view": "shrunk"}, ["the shrunk view of FC"], []),
     ],
 )  # fmt: skip

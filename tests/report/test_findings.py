@@ -73,7 +73,7 @@ def test_the_number_its_interval_and_the_best_reference():
     assert finding.answer == "NERVE predicts it: r = 0.40, 95 % interval 0.30 to 0.50."
     assert finding.basis == "n = 300."
     assert finding.comparisons == (
-        "The best reference is Raw FC, r = 0.30: not distinguishable from it (p = 0.200).",
+        "The best reference is Raw FC, r = 0.30: no clear difference (p = 0.200).",
     )
     assert finding.cautions == ()
     assert (finding.line, finding.reference) == ("nerve", "raw")
@@ -83,14 +83,14 @@ def test_the_number_its_interval_and_the_best_reference():
     assert better.endswith("r = 0.50: clearly better (p = 0.010).")
 
 
-def test_the_verdict_is_that_of_the_test_that_holds_and_not_the_bootstrap_of_the_paper():
+def test_verdicts_come_from_the_corrected_test_and_not_from_the_bootstrap_of_the_paper():
     results = made({"nerve": {"r": 0.4, "r_fold_mean": 0.38}, "raw": {"r": 0.3}}, p_raw=0.001)
     corrected = results.comparisons.assign(p_cv=0.3)
     finding = only(replace(results, comparisons=corrected))
     (comparison,) = finding.comparisons
-    assert comparison.endswith("not distinguishable from it (p = 0.300).")
+    assert comparison.endswith("no clear difference (p = 0.300).")
     assert "r = 0.40, 95 % interval 0.30 to 0.50" in finding.answer
-    assert finding.basis == "n = 300, mean of folds 0.38."
+    assert finding.basis == "n = 300, mean r of the folds 0.38."
 
 
 def test_a_small_cohort_is_told_that_chance_is_below_zero():
@@ -99,11 +99,11 @@ def test_a_small_cohort_is_told_that_chance_is_below_zero():
     assert CHANCE_IN_SMALL_COHORTS in of_few
     with_permutations = only(made({"nerve": {"r": 0.4, "p": 0.01}}, n=60, r_null_mean=-0.12))
     assert (
-        "that r = 0 is chance: chance is -0.12 here on average, as permutations show."
+        "that r = 0 is the level of chance: permutations give an r of -0.12 on average here."
         in with_permutations.cautions
     )
     of_many = only(made({"nerve": {"r": 0.4}}, n=300)).cautions
-    assert not any("r = 0 is chance" in text for text in of_many)
+    assert not any("r = 0 is the level of chance" in text for text in of_many)
 
 
 def test_the_next_method_is_named_and_a_lone_row_stands_alone():
@@ -130,11 +130,13 @@ def test_references_alone_have_a_headline_too():
     ("own", "predicted"),
     [({"r": 0.05}, False), ({"r": 0.05, "p": 0.01}, True), ({"r": 0.4, "p": 0.3}, False)],
 )
-def test_chance_is_told_by_permutations_and_else_by_the_interval(own, predicted):
+def test_chance_is_judged_by_permutations_or_without_them_by_the_interval(own, predicted):
     finding = only(made({"nerve": own}))
     said = any(text.startswith("that the target can be predicted") for text in finding.cautions)
     assert said is not predicted
-    assert finding.answer.startswith("NERVE predicts it" if predicted else "not told from chance.")
+    assert finding.answer.startswith(
+        "NERVE predicts it" if predicted else "not distinguishable from chance."
+    )
     assert ("permutation p" in finding.basis) is ("p" in own)
 
 
@@ -142,20 +144,20 @@ def test_chance_is_told_by_permutations_and_else_by_the_interval(own, predicted)
     ("more", "words"),
     [
         ({"r_prediction_motion": 0.45}, "head motion: predictions follow motion (r = 0.45)"),
-        ({"r_prediction_motion": np.nan}, "that head motion plays no part: it was not looked at"),
+        ({"r_prediction_motion": np.nan}, "that head motion plays no role: it was not examined"),
         ({"r_within_site": 0.05}, "most of this r is between sites (r = 0.40, 0.05 within sites)"),
         ({"scope": "all"}, "participants whom the encoder has not seen"),
     ],
 )
-def test_what_may_not_be_concluded(more, words):
+def test_cautions_follow_from_motion_site_and_scope(more, words):
     (caution,) = only(made({"nerve": {"r": 0.4}}, **more)).cautions
     assert words in caution
 
 
-def test_covariates_alone_and_covariates_that_were_left_in():
+def test_cautions_follow_from_covariates_that_predict_alone_or_were_not_removed():
     scores = {"nerve": {"r": 0.4}, "covariates": {"r": 0.6}}
     (caution,) = only(made(scores)).cautions
-    assert "age, sex alone have r = 0.60 where they are left in it" in caution
+    assert "age, sex alone reach r = 0.60 where they are not removed from it" in caution
     assert only(made(scores | {"covariates": {"r": 0.1}})).cautions == ()
     (caution,) = only(made({"nerve": {"r": 0.4}}, covariates=())).cautions
     assert "more than age or sex: neither was removed" in caution
@@ -165,7 +167,7 @@ def test_classes_are_judged_by_auc_against_a_half():
     own = {"r": 0.3, "auc": 0.58, "auc_low_cv": 0.45, "auc_high_cv": 0.7}
     finding = only(made({"nerve": own}))
     assert "AUC = 0.58, 95 % interval 0.45 to 0.70" in finding.answer
-    assert finding.answer.startswith("not told from chance")
+    assert finding.answer.startswith("not distinguishable from chance")
     assert only(made({"nerve": own | {"auc_low_cv": 0.51}})).answer.startswith("NERVE predicts it")
 
 
@@ -178,13 +180,13 @@ def test_too_few_participants_per_fold_have_no_number():
     assert not too_few_sentence(200, 200)  # each participant left out in turn
 
 
-def test_what_holds_of_all_headlines_is_said_once():
+def test_cautions_shared_by_all_headlines_are_printed_once():
     scores = {"nerve": {"r": 0.4}}
     results = made(scores, targets=("iq", "age"), scope="all")
     (shared,) = shared_cautions(find(results))
     text = "\n".join(findings_text(results))
     assert text.count(shared) == 1
-    assert f"Of all of these, do not conclude {shared}" in text
+    assert f"For all of these, do not conclude {shared}" in text
     assert shared_cautions(find(made(scores, scope="all"))) == []
 
 
@@ -203,7 +205,7 @@ def test_the_terminal_and_the_page_have_the_same_sentences(experiment, capsys, m
             assert text in said
 
 
-def test_a_terminal_gives_no_scores_of_too_few(tmp_path, capsys):
+def test_a_terminal_prints_no_score_of_too_few_participants(tmp_path, capsys):
     folder = write_folder(
         tmp_path,
         Made(cohorts={"tiny": 6}, targets=["iq"], rows=rows()[1:3], interpretation=False),
@@ -222,7 +224,9 @@ def test_a_training_run_says_what_it_has_learned():
     run = EncoderRun("run", pd.DataFrame({"epoch": [1]}), settings={"epochs": 1}, errors=errors)
     finding = only(ReportData(about={"kind": "run"}, encoders=[run]))
     assert "0.75 times the error of the group mean" in finding.answer
-    assert finding.cautions == ("that it predicts anything: no target was predicted here.",)
+    assert finding.cautions == (
+        "that the encoder helps to predict anything: no target was predicted here.",
+    )
     nothing = replace(run, errors={"model": 0.4, "group_mean": 0.4})
     assert "next to nothing" in only(ReportData(about={"kind": "run"}, encoders=[nothing])).answer
 

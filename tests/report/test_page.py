@@ -181,13 +181,23 @@ def test_the_methods_text_is_true_of_the_rows(results):
     assert "age, sex were removed" in said
 
 
-def test_words_of_ours_are_explained_where_they_first_appear(results, html):
+def test_formulas_of_the_protocol_are_not_taken_for_paths(results):
+    (formula,) = {
+        found for text in results.methods_text for found in re.findall(r"√\(.*?\)\), for K", text)
+    }
+    assert formula == "√((1 + K / (K − 1)) (1 + 12 / n)), for K"
+    assert not any("[…]" in text for text in results.methods_text)
+
+
+def test_terms_are_explained_where_they_first_appear(results, html):
     shrunk = results.rows["view"].where(results.rows["method"] != "nerve", "shrunk")
     texts = methods_text(replace(results, rows=results.rows.assign(view=shrunk)))
     assert "NERVE, shrunk view" in texts[0]
-    assert "Shrunk view: the model reads how FC of a participant departs" in texts[0]
+    assert "Shrunk view: the model reads how FC of a participant differs" in texts[0]
     words = re.sub(r"\s+", " ", Reader(html).words)
-    explained = words.index("Scope : which of the tested participants a row had seen")
+    explained = words.index(
+        "Scope : which of the test participants were in the pretraining data of a row"
+    )
     assert explained == words.index("Scope") < words.index("scope")
     assert "Shrunk view" not in words  # no row has one
     assert "probe: targets are predicted from features" in words
@@ -199,7 +209,7 @@ def test_terms_have_a_tooltip_and_a_line_in_the_glossary(html):
     assert {"#term-scope", "#term-target", "#term-reference"} <= set(links)
     assert {address.removeprefix("#") for address in links} <= set(reader.ids)
     assert {term_id(term) for term in TERMS} <= set(reader.ids)
-    assert re.search(r'<a class="term" href="#term-scope" title="which of the tested', html)
+    assert re.search(r'<a class="term" href="#term-scope" title="which of the test', html)
     assert re.search(r'<th scope="col" title="view: [^"]*">view</th>', html)
 
 

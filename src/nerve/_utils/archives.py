@@ -1,8 +1,8 @@
-"""Which files may be opened: regular files, and packed files that hold no more than data would.
+"""Which files may be opened: regular files, and packed files that unpack to a plausible size.
 
 A few kilobytes can unpack to gigabytes (a zip or gzip bomb). Real data are seldom packed to less
-than a hundredth of their size, so a packed file that claims or gives more than that, and more than
-a small file could need, is refused before it fills the memory.
+than a hundredth of their size. A packed file that declares or yields more than that is refused
+before it fills the memory, unless its content is small.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any, BinaryIO
 
 from nerve._utils.errors import NerveError, problem
 
-MOST_PACKED = 100  # times smaller than its content
+MOST_PACKED = 100  # most bytes of content per byte of a packed file
 
-# bytes of content below which any packing is harmless
+# bytes of content that are harmless, however few bytes they were packed into
 SMALL_TABLE = 2**25
 SMALL_ARRAY = 2**27
-# bytes of a file below which no table of numbers is too large
+# bytes up to which a table that is not packed is read without counting its cells
 LARGE_TABLE = 2**25
 
-# bytes that a cell takes while a table is read, and that may be taken beyond the size of the file
+# bytes of memory per cell while a table is read, and memory allowed beyond twice the file's size
 _BYTES_PER_CELL = 16
 _SPARE_BYTES = 350 * 2**20
 
@@ -43,7 +43,7 @@ _NOT_REGULAR = {
 
 
 def refuse_bomb(where: object, packed: int, unpacked: int, small: int = SMALL_ARRAY) -> None:
-    """Refuse a packed file that holds far more than data of its size would.
+    """Refuse a packed file that unpacks to far more than real data would.
 
     Parameters
     ----------
@@ -61,19 +61,19 @@ def refuse_bomb(where: object, packed: int, unpacked: int, small: int = SMALL_AR
             where,
             f"its {packed:,} bytes unpack to {unpacked:,} or more",
             expected=f"at most {MOST_PACKED} times as many",
-            remedy="If it is what it should be, save it unpacked.",
+            remedy="If this is right, save the file unpacked.",
         )
 
 
 def require_regular_file(path: Path) -> None:
     """Refuse a folder, a device or a named pipe; ``/dev/fd/63`` of a shell's ``<(…)`` may be read.
 
-    Errors of the system (there is no such file) are left to whoever opens it.
+    A file that does not exist raises the error of the operating system.
 
     Parameters
     ----------
     path : Path
-        What is to be read.
+        The file that is to be read.
     """
     file_type = _NOT_REGULAR.get(stat.S_IFMT(os.stat(path).st_mode))
     if file_type is None:
@@ -86,8 +86,8 @@ def require_regular_file(path: Path) -> None:
 def open_table(path: Path) -> BinaryIO:
     """Open a table, unpacked if the ending of its name says so.
 
-    A packed or large one is counted as it is read: it may not unpack to more than real data do, nor
-    hold more cells than numbers could be written in its size.
+    Bytes and cells of a packed or large table are counted as it is read. It must not unpack to more
+    than real data would, nor have more cells than there can be numbers in a file of its size.
 
     Parameters
     ----------

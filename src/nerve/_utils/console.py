@@ -1,4 +1,4 @@
-"""Rich's console for text in which names that users gave may stand."""
+"""Rich's console for text that may contain names given by users."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ _TRIM_THRESHOLD = -1
 
 
 def set_thread_variables() -> None:
-    """Let waiting threads sleep, and start no more of them than there are cores.
+    """Let waiting threads sleep, and limit their number to that of the cores.
 
     At the end of each parallel operation the threads of libgomp (torch) spin until the last one
-    arrives. Where another program holds the core of that one, all others burn their time slices,
-    thousands of times per training step: `python -m benchmarks beside` measures it. OpenBLAS
-    (numpy, scipy) spins likewise between two calls.
+    arrives. If another program occupies the core of the last one, all others waste their time
+    slices, thousands of times per training step (`python -m benchmarks beside` measures it).
+    OpenBLAS (numpy, scipy) spins in the same way between two calls.
 
     The libraries read these variables when they are loaded, so the command line calls this before
     it imports anything else. What the user has set is kept.
@@ -75,7 +75,7 @@ def threads_per_process(jobs: int) -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Run products and decompositions of numpy and scipy inside in the thread that asks for them.
+    """Run products and decompositions of numpy and scipy inside in the calling thread alone.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 @cache
 def _blas_libraries() -> Any:
-    """Found once: the search takes as long as a small decomposition."""
+    """The BLAS libraries of this process; the search takes as long as a small decomposition."""
     import scipy.linalg  # noqa: F401  # it brings a library of its own
     from threadpoolctl import ThreadpoolController
 
@@ -97,9 +97,9 @@ def _blas_libraries() -> Any:
 def reuse_freed_memory() -> None:
     """Let glibc reuse freed blocks of up to 256 MB instead of returning each to the system.
 
-    A tensor beyond its threshold (32 MB at most by default) is otherwise mapped anew at every step
-    and cleared page by page: a tenth of the time of a step. Nothing happens where the C library is
-    another one.
+    A tensor above its threshold (32 MB at most by default) is otherwise mapped again at every step
+    and cleared page by page, which takes a tenth of the time of a step. With other C libraries
+    nothing happens.
     """
     if sys.platform != "linux":
         return
@@ -110,21 +110,21 @@ def reuse_freed_memory() -> None:
 
 
 def _visible_cores() -> int:
-    """Cores by the CPU affinity of this process, which is what libraries count."""
+    """The number of cores in the CPU affinity of this process, which is what libraries count."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _whole_number(text: str) -> float:
-    """A number above zero, or infinity where the text is none."""
+    """A whole number above zero, or infinity if the text is not one."""
     if text.isdigit() and int(text) > 0:
         return int(text)
     return math.inf
 
 
 def _cgroup_quotas(root: Path) -> Iterator[float]:
-    """Cores' worth of time that each control group around this process allows (Linux)."""
+    """The number of cores that each control group of this process allows (Linux)."""
     with suppress(OSError):  # there are no control groups here
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -135,7 +135,7 @@ def _cgroup_quotas(root: Path) -> Iterator[float]:
             if not is_version_2:
                 top = top / "cpu"
             group = top / path.lstrip("/")
-            for folder in (group, *group.parents):  # inside a container only the top is there
+            for folder in (group, *group.parents):  # inside a container only the top exists
                 yield from _quota_of(folder)
                 if folder == top:
                     break

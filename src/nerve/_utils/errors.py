@@ -20,21 +20,54 @@ _SHORT_REPR.maxlevel = 2
 _SHORT_REPR.maxstring = 80
 _SHORT_REPR.maxother = 80
 
-# Control characters of both sets, marks that are invisible or turn the direction of text, and
-# halves of characters. A line end and a tab are ordinary text.
+# Control characters (C0 and C1), marks that are invisible or change the direction of text, and
+# unpaired surrogates. A line end and a tab are ordinary text.
 UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
-
 # `--id-map FILE`, `--motion none`, `--visit`: an option, and its value if one follows
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: ([\w.=,+-]*\w))?")
-# what follows an option as a word of the sentence
-_NO_VALUES = (
-    "a an and are as can cannot changes chooses does draws for has holds is keeps leaves makes "
-    "maps names needs of or out runs says shows so takes that to turns what where with would "
-    "writes"
-)
+# words that follow an option in a sentence and are not its value
+_NOT_VALUES = [
+    "a",
+    "an",
+    "and",
+    "are",
+    "as",
+    "can",
+    "cannot",
+    "changes",
+    "chooses",
+    "does",
+    "draws",
+    "for",
+    "has",
+    "holds",
+    "is",
+    "keeps",
+    "leaves",
+    "makes",
+    "maps",
+    "names",
+    "needs",
+    "of",
+    "or",
+    "out",
+    "runs",
+    "says",
+    "shows",
+    "so",
+    "takes",
+    "that",
+    "to",
+    "turns",
+    "what",
+    "where",
+    "with",
+    "would",
+    "writes",
+]
 
 
 class NerveError(ValueError):
@@ -53,20 +86,20 @@ class MissingInput(NerveError):
 
 
 class NotFitted(NerveError, NotFittedError):
-    """A method was used before `fit`; also an error of scikit-learn's class of that meaning."""
+    """A method was used before `fit`; it is an instance of scikit-learn's NotFittedError too."""
 
 
 class OtherRegions(NerveError):
-    """Data have other regions than those that they are wanted in.
+    """Data are not in the regions that are needed.
 
     Parameters
     ----------
     cause : str
         What does not fit, as a sentence.
     wanted : Parcellation
-        The regions that they should have.
+        The regions that are needed.
     remedy : str, optional
-        What to do. By default, how to resample; a command puts in what exactly to type
+        What to do. By default, how to resample; commands put in exactly what to type
         (`nerve.data.common_space.naming_resampling`).
     """
 
@@ -75,7 +108,7 @@ class OtherRegions(NerveError):
         self.wanted = wanted
         if remedy is None:
             remedy = (
-                "Data are carried to other regions only where asked for: in Python by "
+                "Data are resampled to other regions only where asked for: in Python by "
                 f"`cohort.resample({wanted.name!r})`, as a folder by `nerve resample COHORT OUT "
                 f"--parcellation {wanted.name}`."
             )
@@ -83,10 +116,10 @@ class OtherRegions(NerveError):
 
 
 class ParticipantError(NerveError):
-    """A problem with some participants, who are known by their rows.
+    """A problem with some participants, who are given by their rows.
 
-    The code that finds the problem sees arrays and no ids. A caller that knows the ids works inside
-    `naming_participants`, which puts them into the sentence.
+    The code that finds the problem sees arrays, but no ids. A caller that knows the ids calls it
+    inside `naming_participants`, which puts them into the sentence.
 
     Parameters
     ----------
@@ -116,12 +149,12 @@ class ParticipantError(NerveError):
 
 @contextmanager
 def naming_participants(ids: Any) -> Iterator[None]:
-    """Name the participants of a `ParticipantError` that is raised inside by their ids.
+    """Turn a `ParticipantError` that is raised inside into an error that names their ids.
 
     Parameters
     ----------
     ids : sequence or array
-        The id of each row of the data that is worked on inside.
+        The id of each row of the data that are used inside.
     """
     try:
         yield
@@ -132,12 +165,12 @@ def naming_participants(ids: Any) -> Iterator[None]:
 
 @contextmanager
 def placing(positions: Any) -> Iterator[None]:
-    """Translate the rows of a `ParticipantError` that is raised inside.
+    """Translate the rows of a `ParticipantError` that is raised inside into those of the caller.
 
     Parameters
     ----------
     positions : sequence or array of int
-        Where the rows that are worked on inside stand in the data of the caller.
+        For each row of the data that are used inside, its row in the data of the caller.
     """
     try:
         yield
@@ -147,7 +180,7 @@ def placing(positions: Any) -> Iterator[None]:
 
 
 def in_python(sentence: str) -> str:
-    """A sentence that names options of the command line, with parameters in their place.
+    """Replace options of the command line in a sentence by parameters of Python.
 
     Commands in backticks are left as they are.
 
@@ -170,22 +203,11 @@ def in_python(sentence: str) -> str:
     return "`".join(parts)
 
 
-def _as_parameter(option: re.Match[str]) -> str:
-    flag, value = option.groups()
-    name = flag.replace("-", "_")
-    if value is None:
-        return name
-    if value in _NO_VALUES.split():
-        return f"{name} {value}"
-    is_placeholder = value.isupper() or value.replace(".", "").isdigit()
-    return f"{name}={value}" if is_placeholder else f'{name}="{value}"'
-
-
 @contextmanager
 def naming_parameters() -> Iterator[None]:
-    """Errors that are raised inside name parameters, as Python does, where they name options.
+    """Make errors that are raised inside name parameters of Python instead of options.
 
-    The functions below are shared with the command line, whose readers type options.
+    The code that raises them is shared with the command line, so its messages name options.
     """
     try:
         yield
@@ -239,7 +261,7 @@ def require(where: object, *rules: tuple[bool, str, str]) -> None:
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:
-    """Check that a value is one of the allowed ones.
+    """Check that a value is one of the allowed values.
 
     Parameters
     ----------
@@ -341,7 +363,7 @@ def listed(items: Iterable[object], most: int = 8) -> str:
 
 
 def brief(value: Any) -> str:
-    """Write a value as Python does, but short: settings may be nested, long, or hold themselves.
+    """Write a value as Python does, but short: settings may be long, nested or recursive.
 
     Parameters
     ----------
@@ -423,3 +445,14 @@ def facts_html(title: str, facts: Mapping[str, object]) -> str:
         for name, value in facts.items()
     ]
     return f"<table><caption>{html.escape(title)}</caption>{''.join(rows)}</table>"
+
+
+def _as_parameter(option: re.Match[str]) -> str:
+    flag, value = option.groups()
+    name = flag.replace("-", "_")
+    if value is None:
+        return name
+    if value in _NOT_VALUES:
+        return f"{name} {value}"
+    is_placeholder = value.isupper() or value.replace(".", "").isdigit()
+    return f"{name}={value}" if is_placeholder else f'{name}="{value}"'

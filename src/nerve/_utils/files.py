@@ -1,12 +1,12 @@
 """Files are written whole or not at all: to a temporary name beside them, flushed, then renamed.
 
-A draft is called ``.NAME.XXXXXXXX.tmp``. One that a killed process left is removed when NAME is
-written again; that of a living process is locked by it, and stays.
+The temporary file is a draft, ``.NAME.XXXXXXXX.tmp``. A draft that a killed process left is removed
+when NAME is written again; the draft of a running process is locked and stays.
 
-What is not ours stays too. A folder is written to if it is new, empty or was made by nerve
-(`claim`). `check_may_write` decides what is replaced: a file or folder that nerve's record
-(`.nerve` in its folder) knows with the hash that we wrote, or a file that the user has named with
-``--overwrite``. What is written again keeps its permissions, and a link stays a link.
+Files of the user are not replaced. A folder is written to only if it is new, empty or was made by
+nerve (`claim`). `check_may_write` decides what is replaced: a file or folder whose hashes are those
+in nerve's record (`.nerve` in its folder), or a file that the user has named with ``--overwrite``. A
+file that is written again keeps its permissions, and a link stays a link.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import yaml
 from nerve._utils.archives import open_table, require_regular_file
 from nerve._utils.errors import NerveError, listed, printable, problem
 from nerve._utils.formulas import any_text, guarded_table, unguarded_table
-from nerve._utils.locks import clear_errors, holding, is_lock_file, only_one
+from nerve._utils.locks import explaining_write_errors, holding, is_lock_file, only_one
 from nerve._utils.privacy import printable_json
 
 AnyPath = str | os.PathLike[str]
@@ -41,7 +41,7 @@ FileState = tuple[int, ...]  # see `file_state`
 MARK = ".nerve"  # in folders that nerve has made; holds the hashes of files that it wrote
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
-# the draft of the mark: of another process that is writing it, or of one that was killed
+# a draft of the mark, of a process that is writing it or was killed
 _DRAFT_OF_MARK = re.compile(r"\.\.nerve\.[0-9a-f]{8}\.tmp")
 _LOCK = ".lock"
 _LONGEST_NAME = 80  # bytes of a file's name to which a draft's ending is added
@@ -52,7 +52,7 @@ _LONGEST_NAME = 80  # bytes of a file's name to which a draft's ending is added
 
 @contextmanager
 def atomic_file(path: AnyPath, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a temporary file that takes the name `path` only if the block ends well.
+    """Open a temporary file that takes the name `path` only if the block ends without an error.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def atomic_file(path: AnyPath, mode: str = "wb") -> Iterator[IO[Any]]:
     errors = None
     if "b" not in mode:
         encoding = "utf-8"
-        errors = "backslashreplace"  # names of files may be no UTF-8
-    with clear_errors(path):
+        errors = "backslashreplace"  # names of files may not be valid UTF-8
+    with explaining_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_drafts_of_killed_processes(path)
         draft, descriptor = _create_draft(path)
@@ -81,7 +81,7 @@ def atomic_file(path: AnyPath, mode: str = "wb") -> Iterator[IO[Any]]:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-                os.replace(draft, path)  # before it is closed, which gives up its lock
+                os.replace(draft, path)  # before closing it, which would release its lock
         except BaseException:
             with suppress(OSError):
                 os.unlink(draft)
@@ -105,14 +105,14 @@ def write_text(path: AnyPath, text: str) -> None:
 
 
 def write_markdown(path: AnyPath, text: str) -> None:
-    """Write Markdown in which names that users gave begin no tag, link or picture.
+    """Write Markdown; names given by users cannot begin a tag, a link or a picture in it.
 
     Parameters
     ----------
     path : path
         The file.
     text : str
-        Its content, which has no links of its own.
+        Its content. It must not need links, because all of them are escaped.
     """
     without_tags = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
     without_links = re.sub(r"(?<!\\)\[", r"\\[", without_tags)
@@ -147,7 +147,7 @@ def write_tsv(path: AnyPath, table: pd.DataFrame) -> None:
     """
     quoting: Literal[0, 2] = csv.QUOTE_MINIMAL
     if any_text(table, lambda text: "\r" in text):
-        # Python before 3.13 does not quote a carriage return, at which readers begin another row
+        # Python before 3.13 does not quote carriage returns, which readers take for line ends
         quoting = csv.QUOTE_NONNUMERIC
     with atomic_file(path, "w") as stream:
         guarded_table(table).to_csv(
@@ -178,12 +178,12 @@ def check_may_write(
     overwrite: bool = False,
     is_ours: Callable[[Path], bool] | None = None,
 ) -> None:
-    """Refuse to replace what is not ours: the one place that decides, before any work is done.
+    """Refuse to replace what is not ours; called before any work is done.
 
-    A path may be written if nothing is there (or only an empty file or folder); if the record of
-    its folder says that nerve wrote it, with the hash that it has now; or if it is a file and
-    `overwrite` is asked for. A folder is replaced only if it is asked for *and* every file in it
-    is recorded with its hash: the user has named the folder, not the files that are in it.
+    A path may be written if it does not exist or is empty; if it is a file and the record of its
+    folder has the hash that the file has now; or if it is a file and `overwrite` is true. A folder
+    is replaced only if `overwrite` is true *and* the record has the hash of every file in it: the
+    user has named the folder, not the files that are in it.
 
     Parameters
     ----------
@@ -192,20 +192,20 @@ def check_may_write(
     overwrite : bool
         Whether the user has named exactly this path to be replaced.
     is_ours : callable, optional
-        Whether an existing file is of the sort that the command writes. Another one is not
-        replaced, even when asked for: it is probably a slip.
+        Whether an existing file is one that the command could have written. Any other file is
+        not replaced, even with `overwrite`: the user has probably mistyped its name.
     """
     path = Path(path)
-    with clear_errors(path):
+    with explaining_write_errors(path):
         if not path.exists():
             return
         if path.is_dir():
             _check_may_replace_folder(path, overwrite)
             return
         require_regular_file(path)
-        if path.stat().st_size == 0 or _recorded_hashes(path.parent).get(path.name) == file_hash(
-            path
-        ):
+        if path.stat().st_size == 0:
+            return
+        if _recorded_hashes(path.parent).get(path.name) == file_hash(path):
             return
         if not overwrite:
             raise problem(
@@ -222,7 +222,7 @@ def check_may_write(
 
 
 def _check_may_replace_folder(path: Path, overwrite: bool) -> None:
-    """The part of `check_may_write` that is about folders."""
+    """Refuse to replace a folder with anything in it that nerve did not write, or that changed."""
     names = {str(file.relative_to(path)) for file in path.rglob("*")}
     if not names:
         return
@@ -333,12 +333,12 @@ def claim(folder: AnyPath) -> Path:
     """
     path = Path(folder)
     mark = path / MARK
-    with clear_errors(path):
+    with explaining_write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         if mark.is_file():
             return path
         foreign = _foreign_names(path)
-        # looked for again: another process may have claimed the folder and begun to write
+        # The mark is looked for again: another process may have claimed the folder meanwhile.
         if foreign and not mark.is_file():
             raise problem(
                 path,
@@ -352,10 +352,10 @@ def claim(folder: AnyPath) -> Path:
 
 @contextmanager
 def atomic_folder(path: AnyPath, *, overwrite: bool = False) -> Iterator[Path]:
-    """Fill a temporary folder that takes the name `path` only if the block ends well.
+    """Fill a temporary folder that takes the name `path` only if the block ends without an error.
 
-    A folder that another process is filling is refused by naming that process. What a killed one
-    left is tidied up first.
+    If another process is filling the folder, an error names that process. What a killed process left
+    is removed first.
 
     Parameters
     ----------
@@ -371,13 +371,13 @@ def atomic_folder(path: AnyPath, *, overwrite: bool = False) -> Iterator[Path]:
         The temporary folder.
     """
     path = _follow_link(path)
-    with only_one(_lock_file(path), path), clear_errors(path):
+    with only_one(_lock_file(path), path), explaining_write_errors(path):
         _tidy_after_kill(path)
-        # after that: a killed process may have set the folder aside
+        # Checked after that, because a killed process may have set the folder aside.
         check_may_write(path, overwrite=overwrite)
         states_before = folder_states(path)
         draft = _temporary_name(path, "tmp")
-        draft.mkdir()  # an error if it exists: it is removed if the block fails
+        draft.mkdir()  # must be new, because it is removed if the block fails
         try:
             permissions = (path if path.is_dir() else draft).stat().st_mode
             _try_chmod(draft, stat.S_IRWXU)
@@ -399,7 +399,7 @@ def atomic_folder(path: AnyPath, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def drop_left_lock(path: AnyPath) -> None:
-    """Remove the lock of a folder that was left by a process killed after its last step.
+    """Remove the lock file of a folder, if a killed process left it.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def drop_left_lock(path: AnyPath) -> None:
 
 
 def folder_states(path: Path) -> dict[str, FileState]:
-    """Note the state of every file of a folder.
+    """The state of every file of a folder, to see later whether one has changed.
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ def folder_states(path: Path) -> dict[str, FileState]:
 
 
 def file_state(path: Path) -> FileState:
-    """Note what tells versions of a file apart without reading it.
+    """What changes with every version of a file, found without reading it.
 
     Parameters
     ----------
@@ -441,8 +441,8 @@ def file_state(path: Path) -> FileState:
     Returns
     -------
     tuple of int
-        Device, number, size and times. The last one, the time of the last change of any sort,
-        cannot be set back by users.
+        Device, inode, size, time of the last modification and time of the last status change,
+        which users cannot set back.
     """
     status = os.stat(path)
     return (
@@ -455,7 +455,7 @@ def file_state(path: Path) -> FileState:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Have the system write to the disk what it keeps of a file or folder in memory.
+    """Make the operating system write a file or folder from its cache to the disk.
 
     Parameters
     ----------
@@ -490,7 +490,7 @@ def file_hash(path: AnyPath) -> str:
 
 
 def read_json(path: AnyPath) -> Any:
-    """Read JSON, with one sentence if it is missing or malformed.
+    """Read JSON; a missing or malformed file raises an error of one sentence.
 
     Parameters
     ----------
@@ -604,8 +604,8 @@ def _reading(path: AnyPath, expected: str, remedy: str = "") -> Iterator[Path]:
 def _create_draft(path: Path) -> tuple[Path, int]:
     """Make a temporary file for `path`, open and locked by this process.
 
-    Not by `tempfile`, whose files nobody else may read: ours are as open as the user's mask says,
-    or as the file that they replace.
+    `tempfile` is not used: only the user can read its files. A draft has the permissions of the file
+    that it replaces, or those of the user's umask.
     """
     while True:
         draft = _temporary_name(path, "tmp")
@@ -616,7 +616,7 @@ def _create_draft(path: Path) -> tuple[Path, int]:
             filelock.lock_descriptor(descriptor)
         if draft.exists():
             return draft, descriptor
-        os.close(descriptor)  # another process took it for a leftover before it was locked
+        os.close(descriptor)  # another process removed it as a leftover before it was locked
 
 
 def _remove_drafts_of_killed_processes(path: Path) -> None:
@@ -627,7 +627,7 @@ def _remove_drafts_of_killed_processes(path: Path) -> None:
 
 
 def _tidy_after_kill(path: Path) -> None:
-    """Put back what a killed process set aside, and remove its drafts. Needs the folder's lock."""
+    """Put back what a killed process set aside, and remove its drafts; the caller holds the lock."""
     for previous in _leftovers(path, "old"):
         if not path.exists():
             os.replace(previous, path)
@@ -636,9 +636,9 @@ def _tidy_after_kill(path: Path) -> None:
 
 
 def _finish_files(draft: Path, path: Path) -> None:
-    """Flush the files of a draft, with the permissions of those that they replace, and record them.
+    """Flush the files of a draft, give them the permissions of the old files, and record them.
 
-    Large files are read once more for their hash: what is recorded is what lies on the disk.
+    Files are read once more for their hashes, so that the record is that of the disk.
     """
     hashes = {}
     for file in sorted(draft.rglob("*")):
@@ -655,7 +655,7 @@ def _finish_files(draft: Path, path: Path) -> None:
 def _swap(draft: Path, path: Path) -> None:
     """Give a finished draft its name.
 
-    What had the name is removed afterwards, so that a crash never loses it.
+    The folder that had this name is removed afterwards, so that a crash never loses it.
     """
     previous = _temporary_name(path, "old")
     if path.is_dir():
@@ -687,7 +687,7 @@ def _short_name(path: Path) -> str:
 
 
 def _foreign_names(path: Path) -> list[str]:
-    """The names in a folder without a mark that no process of nerve has put there."""
+    """The names in a folder that no process of nerve has put there."""
     foreign = []
     for name in sorted(os.listdir(path)):
         is_left_lock = name == _LOCK and is_lock_file(path / name)
@@ -702,5 +702,5 @@ def _try_chmod(path: Path, mode: int) -> None:
 
 
 def _follow_link(path: AnyPath) -> Path:
-    """Where a link leads, so that it is written there and the link stays."""
+    """The path that a link leads to, so that this is written and the link stays."""
     return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)

@@ -1,10 +1,10 @@
-"""Text that a spreadsheet would run as a formula.
+"""Guard text that a spreadsheet would run as a formula.
 
-A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end is a formula to Excel and
-its kin, whoever wrote it: a participant called ``=cmd|'/c calc'!A1`` would be run by whoever opens
-the table. So an apostrophe is put before such text when a table is written, and taken off when it
-is read. Numbers are left alone, and text that already begins with apostrophes gets one more, so
-that reading gives back exactly what was written.
+Excel and similar programs run a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line
+end: a participant called ``=cmd|'/c calc'!A1`` would start a program when the table is opened. So an
+apostrophe is put before such text when a table is written, and removed when it is read. Numbers are
+not changed. Text that already begins with apostrophes gets one more, so that reading gives back
+exactly what was written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Eigendecompositions, principal components, shrinkage.
+"""Linear algebra: eigendecompositions, principal components, shrinkage.
 
-Principal components come from the Gram matrix of the participants, which is right for fewer
-participants than columns.
+Principal components are computed from the Gram matrix of the participants, which is the small one
+as long as there are fewer participants than columns.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from scipy import linalg
 
 from nerve._utils.cores import one_blas_thread, usable_cores
 
-LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from zero
+_LEAST_SHARE = 1e-7  # of the largest eigenvalue; below it float32 cannot tell one from zero
 WORTH_THREADS = 1024  # rows from which a decomposition is quicker in several threads
 _MATRICES_PER_TASK = 16
 
 
-def decomposed(matrix: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+def eigendecomposition(matrix: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of a symmetric matrix.
 
-    A small one is decomposed in one thread: beside other programs, threads that wait for each other
-    at each of its many steps lose far more than they gain (`python -m benchmarks beside`).
+    A small matrix is decomposed in one thread. Several threads would wait for each other at each of
+    the many steps, and lose far more than they gain while other programs use the same cores
+    (`python -m benchmarks beside`).
 
     Parameters
     ----------
@@ -49,8 +50,8 @@ def decomposed(matrix: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarr
 def symmetric_log(matrices: np.ndarray, whitening: np.ndarray | None = None) -> np.ndarray:
     """Logarithms of symmetric positive definite matrices S, or of W S W.
 
-    Each core works on some of the matrices: products and decompositions as small as these gain
-    nothing from threads of their own.
+    Each core works on some of the matrices, because one decomposition of this size gains nothing
+    from several threads.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ def principal_components(
     values : (n, p) array
         The table.
     width : int
-        Components to find, at most; there are no more than the rows allow.
+        Number of components, at most; there are fewer where the rank of the table is lower.
     center : bool
         Subtract the mean first; otherwise the mean is zero, and variances are mean squares.
 
@@ -122,13 +123,13 @@ def principal_components(
     centred = values - mean  # (n, p)
     largest_entry = float(np.abs(centred).max(initial=0.0))
     rounding = 4 * np.finfo(values.dtype).eps * float(np.abs(mean).max(initial=0.0))
-    if largest_entry <= rounding:  # all rows are alike
+    if largest_entry <= rounding:  # all rows are equal
         return mean, np.zeros((p, 0), values.dtype), np.zeros(n)
-    centred /= largest_entry  # components have no units, and float32 has little room for squares
-    eigenvalues, vectors = decomposed((centred @ centred.T).astype(float))
+    centred /= largest_entry  # so that squares stay in the range of float32
+    eigenvalues, vectors = eigendecomposition((centred @ centred.T).astype(float))
     eigenvalues = np.maximum(eigenvalues[::-1], 0)  # largest first
     vectors = vectors[:, ::-1]
-    k = int((eigenvalues[:width] > LEAST_SHARE * eigenvalues[0]).sum())
+    k = int((eigenvalues[:width] > _LEAST_SHARE * eigenvalues[0]).sum())
     unit_vectors = (vectors[:, :k] / np.sqrt(eigenvalues[:k])).astype(values.dtype)
     components = centred.T @ unit_vectors  # (p, k)
     largest_loadings = components[np.abs(components).argmax(axis=0), np.arange(k)]
@@ -136,7 +137,7 @@ def principal_components(
     return mean, components * np.sign(largest_loadings), variances
 
 
-def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
+def rotate_to_zero_sum(components: np.ndarray, width: int | None = None) -> np.ndarray:
     """Rotate components so that scores on them sum to zero and keep their distances.
 
     The correlation kernel subtracts the mean of a participant's numbers. For components, whose
@@ -157,7 +158,7 @@ def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
 
     Examples
     --------
-    >>> turned(np.eye(3)[:, :2]).sum(axis=1).round(12).tolist()
+    >>> rotate_to_zero_sum(np.eye(3)[:, :2]).sum(axis=1).round(12).tolist()
     [0.0, 0.0, 0.0]
     """
     k = components.shape[1]
@@ -167,8 +168,8 @@ def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
 class Shrinkage(NamedTuple):
     """Directions in which participants differ by more than noise, with the share that is signal.
 
-    The two rows of variances and weights are those of participants from whom the directions were
-    learned, and those of everyone else.
+    The first row of variances and weights is for the participants from whom the directions were
+    learned, the second row for all others.
     """
 
     directions: np.ndarray  # (p, k)
@@ -176,29 +177,29 @@ class Shrinkage(NamedTuple):
     weights: np.ndarray  # (2, k)
 
     def scores(self, vectors: np.ndarray) -> np.ndarray:
-        """(n, p) unit vectors → (n, k) posterior means of what is signal in them."""
+        """(n, p) unit vectors → (n, k) scores, shrunk to the posterior mean of their signal."""
         scores = vectors @ self.directions
         weights = self.weights[self.are_new(scores).astype(int)]  # (n, k)
         return scores * weights
 
     def are_new(self, scores: np.ndarray) -> np.ndarray:
-        """Whether each participant was not among those of the fit, whose scores are much larger."""
+        """Whether each participant is new: participants of the fit have much larger scores."""
         seen, new = self.variances
-        threshold = np.sqrt((new / seen).mean())  # halfway between the two, in ratios
+        threshold = np.sqrt((new / seen).mean())  # the geometric middle of 1 and the mean ratio
         return (scores**2 / seen).mean(axis=1) < threshold
 
 
 def shrinkage_of(vectors: np.ndarray, width: int) -> Shrinkage:
     """Learn directions and weights from unit vectors whose noise is the same in every direction.
 
-    With v_k the variances of the n - 1 principal directions, most of them noise, and floor their
-    median, the share w_k = max(0, 1 - floor / v_k) of the score of a participant who is among the n
-    is signal.
+    v_k are the variances of the n - 1 principal directions, most of which are noise; their median
+    is the floor. Of the score of a participant who is among the n, the share
+    w_k = max(0, 1 - floor / v_k) is signal.
 
-    Directions learned from few participants hold the noise of these very participants, which no
-    other has: scores of others have a variance of w_k² v_k of signal and floor · n / p of noise
-    (the spiked model for p ≫ n), and so weights of their own. Both weights bring the signal to the
-    same scale.
+    Directions learned from few participants contain the noise of these participants, which others
+    do not share. The scores of others have a variance of w_k² v_k from signal and of floor · n / p
+    from noise (the spiked model for p ≫ n), and therefore weights of their own. Both weights bring
+    the signal to the same scale.
 
     Parameters
     ----------
@@ -221,7 +222,7 @@ def shrinkage_of(vectors: np.ndarray, width: int) -> Shrinkage:
     if n < p:
         signal = w**2 * v
         noise = floor * n / p
-    else:  # with so many participants, directions hold the noise of none of them
+    else:  # with so many participants, directions contain little noise of any of them
         signal = w * v
         noise = floor
     return Shrinkage(

@@ -1,9 +1,9 @@
-"""One process at a time, by `filelock`: the operating system holds the lock, so a kill frees it.
+"""Locks, by `filelock`: the operating system holds them, so that killing a process frees its locks.
 
-The holder writes its process number into the lock file, so that others can say who is at work, and
-a number that its machine draws at each start instead of the machine's name: a lock file that a
-killed process leaves may be passed on with the folder. Such a file is no obstacle, and the next
-holder removes it.
+The holder writes its process number into the lock file, so that others can say which process is at
+work, and the number that its machine draws at each start. The name of the machine is not written: a
+lock file that a killed process leaves may be passed on with the folder. Such a file does not lock
+anything, and the next holder removes it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
-def clear_errors(path: Path) -> Iterator[None]:
+def explaining_write_errors(path: Path) -> Iterator[None]:
     """Turn an error of the operating system inside into one sentence.
 
     Parameters
     ----------
     path : Path
-        What is written inside. An error because its name holds a null byte becomes a sentence too.
+        What is written inside. Python's error about a null byte in its name is explained too.
     """
     try:
         yield
@@ -62,15 +62,15 @@ def holding(path: Path) -> Iterator[bool]:
     bool
         Whether the lock is held; False, at once, if another process holds it.
     """
-    # before it is opened: whoever takes a lock empties its file, and removes it at the end
+    # Checked first, because taking a lock empties its file, and giving it back removes the file.
     if path.is_file() and not is_lock_file(path):
         raise problem(
             path,
-            "nerve needs this name for its lock, and a file is there that is no lock of nerve",
+            "nerve needs this name for its lock, but the file is not a lock of nerve",
             remedy="Move it elsewhere: nothing of yours is replaced.",
         )
     lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False)
-    with clear_errors(path):
+    with explaining_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire()
@@ -85,12 +85,12 @@ def holding(path: Path) -> Iterator[bool]:
     if not held:
         yield False
         return
-    with suppress(OSError):  # a full disk does not keep anyone from holding a lock
+    with suppress(OSError):  # the lock is held also if the disk is full
         path.write_text(f"process {os.getpid()} on {_machine_number()}\n")
     try:
         yield True
     finally:
-        # while it is held: whoever has opened it meanwhile finds it removed, and tries again
+        # Removed while it is held: a process that has opened it meanwhile sees that, and tries again.
         with suppress(OSError):
             path.unlink()
         lock.release()
@@ -98,7 +98,7 @@ def holding(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def only_one(path: Path, target: Path) -> Iterator[None]:
-    """Hold a lock file while something is written, or refuse by naming the process that holds it.
+    """Hold a lock file while something is written, or raise an error that names its holder.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def is_held(path: Path) -> bool:
     """
     try:
         with open(path) as stream:
-            # shared, so that several processes may look at once
+            # shared, so that several processes can check at the same time
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,4 +1,4 @@
-"""Columns of numbers with a few other cells: one "unknown" must not make ages into categories."""
+"""Columns of numbers with a few other cells: one "unknown" must not turn ages into categories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
 
-MOSTLY = 0.5  # share of numbers from which on a column is meant to be numbers
+MOSTLY = 0.5  # least share of numbers in a column that is treated as numbers
 
 _DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 
@@ -73,7 +73,7 @@ def in_numbers(column: pd.Series) -> pd.Series:
 def as_numbers(
     table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False
 ) -> pd.DataFrame:
-    """Make numbers of columns that are numbers but for a few cells.
+    """Convert columns that hold numbers, except for a few cells, to numbers.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def as_numbers(
     columns : iterable
         Names of the columns. A column of words stays as it is.
     missing : bool
-        Whether odd cells become missing; otherwise they are refused by name.
+        Whether odd cells become missing values; otherwise they raise an error that names them.
 
     Returns
     -------

@@ -1,14 +1,14 @@
-"""What of a user's text may stand in files that are passed on: reports, protocols, tables, models.
+"""Which texts of users may appear in files that are shared: reports, protocols, tables, models.
 
-- names (of columns, classes, cohorts, sites, regions): as they are, without control characters
+- names (of columns, classes, cohorts, sites, regions) appear without control characters
   (`printable`);
-- ids of participants: a count (`Note`); in error messages of others "[participant]"
+- ids of participants become a count (`Note`) or, in messages of other packages, "[participant]"
   (`Identifiers`);
-- paths: nothing, or the name of the file (`Identifiers`, `shared_command`);
-- values of columns: only levels that several participants share (`shared_levels`).
+- paths are removed, except for the name of the file (`Identifiers`, `shared_command`);
+- values of columns appear only if several participants share them (`shared_levels`).
 
 Cohorts and parcellations make their names printable when they are made; `nerve._utils.files` does
-it again with every text and JSON file that it writes.
+so again for every text and JSON file that it writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pandas as pd
 
 from nerve._utils.errors import UNPRINTABLE, listed, printable
 
-FEWEST_OF_LEVEL = 5  # participants who share a value of a column, before the value may be passed on
+FEWEST_OF_LEVEL = 5  # participants who must share a value of a column before it may be shown
 LONGEST_NAME = 200
 PARTICIPANT = "[participant]"
 OTHER = "other"
@@ -67,7 +67,7 @@ def printable_name(text: object, most: int = LONGEST_NAME) -> str:
 
 
 def name_in_results(cohort_name: str) -> str:
-    """Name a cohort in results, where folders have this name too: without slashes.
+    """Name a cohort in results, where folders have its name: without slashes.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def printable_json(text: str) -> str:
 
 
 def printable_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Make column names and text cells of a table printable; the table itself where they are."""
+    """Make column names and text cells of a table printable; the same table if they already are."""
     names = [_printable_cell(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
@@ -126,9 +126,9 @@ def _printable_cell(value: Any) -> Any:
 
 
 class Note(str):
-    """A sentence with counts, for files, that carries a second one with ids, for the screen.
+    """A sentence with counts, for files, with a second sentence with ids, for the screen.
 
-    Used as text it is the sentence for files: whoever forgets the difference writes no ids.
+    Used as text it is the sentence for files, so that ids are never written by mistake.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class Note(str):
 
 
 def for_screen(note: str) -> str:
-    """Take the sentence with ids of a note; other text as it is."""
+    """The sentence with ids of a note; other text is returned as it is."""
     return note.with_ids if isinstance(note, Note) else note
 
 
@@ -166,7 +166,7 @@ def is_date(value: object) -> bool:
     Returns
     -------
     bool
-        Whether a date stands in it.
+        True if it contains a date.
 
     Examples
     --------
@@ -177,14 +177,14 @@ def is_date(value: object) -> bool:
 
 
 def shared_levels(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> list[str]:
-    """Find the levels of a column of words that may be passed on: several have them, no dates.
+    """Find the levels of a column that may be shown: shared by several participants, not dates.
 
     Parameters
     ----------
     values : Series
         The column.
     least : int
-        Participants who must have a level.
+        Number of participants who must share a level.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def shared_levels(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> list[str]:
 
 
 def shared_counts(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> pd.Series:
-    """Count participants per level, most frequent first; levels of few are "other"."""
+    """Count participants per level, most frequent first; levels of few participants are "other"."""
     words = values.dropna().astype(str)
     levels = shared_levels(words, least)
     return words.where(words.isin(levels), OTHER).value_counts()
@@ -211,7 +211,7 @@ def shared_counts(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> pd.Series:
 
 
 def shared_command(command: str, options: Collection[str], words: Collection[str]) -> str:
-    """Write a command as it may be passed on: paths become PATH.
+    """Write a command as it may be shown to others: paths become PATH.
 
     Parameters
     ----------
@@ -220,12 +220,12 @@ def shared_command(command: str, options: Collection[str], words: Collection[str
     options : collection of str
         Options whose values are shown, such as `--targets`.
     words : collection of str
-        What is shown wherever it stands: names of methods.
+        Words that are shown wherever they stand: names of methods.
 
     Returns
     -------
     str
-        The command with names of options, the values that may be shown, and PATH for every other.
+        The command with names of options, values that may be shown, and PATH for all others.
 
     Examples
     --------
@@ -284,12 +284,12 @@ def _is_number(word: str) -> bool:
     return True
 
 
-# what BIDS calls a participant, known here or not
+# a participant as BIDS writes it, also one who is not in the data
 _BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")
-# A folder in a path may be "Li, Ann (old)": anything but a sign that ends a path, or the name of a
-# file and a blank.
+# A folder may be called "Li, Ann (old)": its name may have blanks, commas and brackets, but no
+# character that ends a path, and no name of a file that is followed by a blank.
 _FOLDER = r"[^\s/\\:;\"<>](?:(?!\.[A-Za-z]\w{0,5}[\s,'])[^/\\:;\"<>\n]){0,80}"
-# a name of a file with blanks is known by its ending
+# a name of a file with blanks is recognised by its ending
 _FILE = r"[^\s/\\:,;'\"<>()]+(?: [^\s/\\:,;'\"<>()]+){0,3}"
 _LAST = rf"(?:{_FILE}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"
 _PATH = re.compile(
@@ -299,7 +299,7 @@ _PATH = re.compile(
     r"|(?<![\w.…\]/\\])(?:[^\s/\\:,;'\"<>()\[\]]+[/\\])+[^\s/\\:,;'\"<>()\[\]]*"
 )
 _NO_PATHS = {"and/or", "r/z", "n/a", "N/A", "true/false", "True/False", "training/test"}
-# where a participant is named: after such a word, and before the first colon
+# places where a participant is named: after such a word, and before the first colon
 _NAMED = re.compile(
     r"\b(?:participant|person|people|subject)s? [\w.-]+(?:, [\w.-]+)*|^[\w.-]+(?=: )",
     re.IGNORECASE,
@@ -309,11 +309,11 @@ _PART_OF_WORD = re.compile(r"[^\W_]+")
 
 
 class Identifiers:
-    """Ids and paths that are removed from errors and warnings before a report repeats them.
+    """Remove ids and paths from errors and warnings before a report repeats them.
 
-    Too much is removed rather than too little. A path is whatever begins like one, and every word
-    with a slash; blanks, commas and brackets may stand in its folders. The name of the file stays,
-    and only its ending if there are digits in the name, as in ids.
+    Too much is removed rather than too little. A path is anything that begins like one, and every
+    word with a slash; its folders may have blanks, commas and brackets. The name of the file is
+    kept, but only its ending if it has digits, as ids do.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ class Identifiers:
         return _DATE.sub("[date]", sentence)
 
     def _replace_id(self, word: re.Match[str]) -> str:
-        """Replace any id: a participant is named here."""
+        """Replace any id, in a place where a participant is named."""
         return PARTICIPANT if word[0] in self._ids else word[0]
 
     def _replace_id_unless_count(self, word: re.Match[str]) -> str:
@@ -366,7 +366,7 @@ class Identifiers:
         return word[0]
 
     def _replace_id_in_word(self, part: re.Match[str]) -> str:
-        """Replace an id between underlines and the like, also as others would write it."""
+        """Replace an id that is a part of a word, also in another spelling of it."""
         is_id = part[0] in self._ids
         if _simplified(part[0]) in self._simplified_ids:
             return PARTICIPANT
@@ -378,7 +378,7 @@ class Identifiers:
 
 
 def _simplified(participant: str) -> str:
-    """An id without its case and signs: NDAR_INV1 and ndarinv1 are the same participant."""
+    """An id in lower case without signs: NDAR_INV1 and ndarinv1 are the same participant."""
     return "".join(filter(str.isalnum, participant)).lower()
 
 

@@ -16,7 +16,7 @@ import tqdm.std
 from nerve._utils.errors import printable
 
 SECONDS_BEFORE_BAR = 1.0  # shorter work shows nothing
-SECONDS_BETWEEN_LINES = 10.0  # in a log; also how long work must take to be written about there
+SECONDS_BETWEEN_LINES = 10.0  # in a log; work that takes less has no line there
 BAR_FORMAT = (
     "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}<{remaining}{postfix}]"
 )
@@ -36,8 +36,7 @@ def progress_bar(
     initial: int = 0,
     delay: float | None = None,
 ) -> Any:
-    """
-    A tqdm bar over items, or one that is updated by hand.
+    """Make a tqdm bar over items, or one that is updated by hand.
 
     Short work shows nothing, and a bar disappears when its work ends. Where standard error is
     neither a terminal nor a notebook, whole lines are written instead, ten seconds apart. Worker
@@ -92,8 +91,7 @@ def progress_bar(
 
 @contextmanager
 def silent(on: bool = True) -> Iterator[None]:
-    """
-    Show no progress of the work that begins inside.
+    """Show no progress of the work that begins inside.
 
     Parameters
     ----------

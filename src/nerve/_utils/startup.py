@@ -1,11 +1,11 @@
-"""What is looked at before any library is loaded: some fail with a traceback where it is wrong."""
+"""Problems of the environment in which libraries are loaded: variables and memory."""
 
 from __future__ import annotations
 
 import os
 
 _LATEST_DATE = 253_402_300_799  # the last second of the year 9999
-# how loaders, threads and allocators say that there is not enough memory
+# messages of loaders, threads and allocators when there is not enough memory
 _LACK_OF_MEMORY = (
     "failed to map segment",
     "cannot allocate memory",
@@ -17,6 +17,8 @@ _LACK_OF_MEMORY = (
 
 def wrong_environment() -> str:
     """Say what is wrong with the variables that libraries read while they are loaded.
+
+    Called before any library is loaded: some fail with a traceback where a variable is wrong.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Worker processes on this machine, by joblib: a killed worker is an error, never a wait."""
+"""Worker processes on this machine, by joblib: if one is killed, an error is raised at once."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Pa
             inner_max_num_threads=threads,
             initializer=_prepare_worker,
             initargs=(os.getpid(),),
-            max_nbytes=None,  # arguments are small: none of them goes through a file
+            max_nbytes=None,  # arguments are small and are not passed through files
             **options,
         ) as parallel,
     ):
-        # loky replaces a worker whose memory has grown: nothing is lost, and nothing is to be done
+        # loky replaces a worker whose memory has grown; nothing is lost
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         finished = False
         try:

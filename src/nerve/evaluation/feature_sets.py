@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, clone
 
 from nerve._utils.errors import did_you_mean, listed, problem
 from nerve._utils.files import read_foreign_table
-from nerve._utils.linalg import decomposed, turned
+from nerve._utils.linalg import eigendecomposition, rotate_to_zero_sum
 from nerve._utils.privacy import Note
 from nerve.data.cohort import Cohort
 from nerve.data.cohort_files import open_npy
@@ -484,8 +484,8 @@ def _component_scores(
     """Scores on the first components of the training participants, from inner products X Xᵀ.
 
     With G the centred products of training participants, G = U S² Uᵀ: scores are G_x U / S, for the
-    centred products G_x of anyone with them. They are `turned`, so that the correlation kernel
-    takes no arbitrary direction away. Scores are (train, k + 1) and (test, k + 1).
+    centred products G_x of anyone with them. They are rotated (`rotate_to_zero_sum`), so that the
+    correlation kernel takes no arbitrary direction away. Scores are (train, k + 1) and (test, k + 1).
     """
     average = products[np.ix_(train, train)].mean(axis=0, dtype=float)
 
@@ -495,13 +495,15 @@ def _component_scores(
 
     n = len(train)
     k = min(n_components, n - 1)
-    values, vectors = decomposed(centre(train), driver="evr", subset_by_index=[n - k, n - 1])
+    values, vectors = eigendecomposition(
+        centre(train), driver="evr", subset_by_index=[n - k, n - 1]
+    )
     rounding_of_centring = 1e-15 * n * np.abs(products[train, train]).max()
     kept = values > max(values[-1] * 1e-10, rounding_of_centring)
     if not kept.any():
         # all participants are alike: one component, of zeros
         return np.zeros((len(train), 1)), np.zeros((len(test), 1))
-    onto = turned((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])  # (train, k + 1)
+    onto = rotate_to_zero_sum((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])  # (train, k + 1)
     return centre(train) @ onto, centre(test) @ onto
 
 

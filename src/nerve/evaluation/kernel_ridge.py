@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
 from nerve._utils.errors import NotFitted, one_of, problem, require
-from nerve._utils.linalg import decomposed
+from nerve._utils.linalg import eigendecomposition
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
 from nerve.evaluation.krylov import Krylov, lanczos_is_cheaper
@@ -294,14 +294,14 @@ class Spectrum(NamedTuple):  # numpydoc ignore=PR02
     @classmethod
     def of_kernel(cls, kernel: np.ndarray, common: float) -> Spectrum:
         """From a centred (n, n) kernel; `common` is what centring took away, 1ᵀK1/n."""
-        values, vectors = decomposed(kernel)
+        values, vectors = eigendecomposition(kernel)
         rotation = vectors - vectors.mean(axis=0)
         return cls(np.maximum(values, 0.0), rotation, values.max(initial=0.0) + common)
 
     @classmethod
     def of_rows(cls, rows: np.ndarray, gram: np.ndarray, common: float) -> Spectrum:
         """From centred (n, d) rows Z and ZᵀZ; `common` is what centring took away, 1ᵀK1/n."""
-        values, vectors = decomposed(gram)
+        values, vectors = eigendecomposition(gram)
         return cls(np.maximum(values, 0.0), vectors, values.max(initial=0.0) + common, rows)
 
     def coordinates(self, targets: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nerve._utils.errors import NerveError, problem
-from nerve._utils.linalg import principal_components, turned
+from nerve._utils.linalg import principal_components, rotate_to_zero_sum
 from nerve.data.cohort import Cohort
 from nerve.methods.base import Reference
 from nerve.methods.inputs import check_numbers
@@ -17,8 +17,8 @@ from nerve.methods.parameters import Width
 class PrincipalComponents(Reference):
     """Scores on the first principal components of FC: as wide as a learned representation.
 
-    Scores are turned so that those of a participant sum to zero (`nerve._utils.linalg.turned`): k
-    components give k + 1 numbers.
+    Scores are rotated so that those of a participant sum to zero
+    (`nerve._utils.linalg.rotate_to_zero_sum`): k components give k + 1 numbers.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class PrincipalComponents(Reference):
 def turned_components(
     entries: np.ndarray, width: int, cohort: Cohort
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and principal components of entries, turned (`nerve._utils.linalg.turned`).
+    """Mean and principal components of entries, rotated (`nerve._utils.linalg.rotate_to_zero_sum`).
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def turned_components(
     mean, components, _ = principal_components(entries, width)
     if not components.shape[1]:
         raise no_differences(cohort)
-    return mean, turned(components)
+    return mean, rotate_to_zero_sum(components)
 
 
 def no_differences(cohort: Cohort) -> NerveError:

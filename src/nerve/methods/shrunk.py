@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nerve._utils.errors import NerveError, problem
-from nerve._utils.linalg import Shrinkage, shrinkage_of, turned, unit_rows
+from nerve._utils.linalg import Shrinkage, rotate_to_zero_sum, shrinkage_of, unit_rows
 from nerve.core.views import N_DIRECTIONS, TangentView
 from nerve.data.cohort import Cohort
 from nerve.methods.inputs import chunks
@@ -121,7 +121,7 @@ class ShrunkTangentSpace(TangentSpace):
         features = np.empty((len(cohort), self.n_features), np.float32)
         scores_of = self._scores(cohort)
         for rows in self.parts(cohort):
-            features[rows] = turned(scores_of(rows)[:, : self.n_components])
+            features[rows] = rotate_to_zero_sum(scores_of(rows)[:, : self.n_components])
         return features
 
     def _scores(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:

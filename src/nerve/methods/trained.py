@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve._utils.files import claim, read_tsv, write_tsv
-from nerve._utils.linalg import principal_components, turned
+from nerve._utils.linalg import principal_components, rotate_to_zero_sum
 from nerve._utils.progress import progress_bar
 from nerve.core.distributed import current_processes
 from nerve.core.randomness import Draws, mixed_seed
@@ -430,7 +430,7 @@ class Encoder(FeatureMixin, TrainedMethod):
         width = module.components.shape[1]
         components = principal_components(values, width - 1, center=False)[1]
         with torch.no_grad():
-            module.components.copy_(torch.from_numpy(turned(components, width)))
+            module.components.copy_(torch.from_numpy(rotate_to_zero_sum(components, width)))
 
 
 class SupervisedMethod(RegressorMixin, TrainedMethod):

@@ -1,4 +1,4 @@
-"""What readers look at: tables, figures and one page. Made from tables on disk, without torch."""
+"""Tables, figures and the page report.html, made from the tables of a results folder, without torch."""
 
 import lazy_loader
 

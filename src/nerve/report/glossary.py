@@ -1,4 +1,4 @@
-"""Words of ours that a reader of the page meets, each with a tooltip and a line of the glossary."""
+"""The glossary: terms of this project, each with a tooltip on the page and a line at its end."""
 
 from __future__ import annotations
 
@@ -9,46 +9,48 @@ from markupsafe import Markup, escape
 # In the order of the glossary.
 TERMS = {
     "target": "what is predicted: a score, or classes such as patients and controls.",
-    "row": "a line of a table of results: a method with its settings, or features that were "
-    "given, and what is predicted from it.",
+    "row": "a line of a table of results: the scores of a method with its settings, or of features "
+    "that were given.",
     "feature set": "the numbers per participant that a row predicts from.",
     "reference": "a row without a trained network (raw FC, PCA, tangent space). A trained method "
     "should do better than the best reference.",
-    "covariates": "columns such as age and sex, whose effect is removed from the target as the "
-    "training participants show it.",
+    "covariates": "columns such as age and sex. Their effect on the target, estimated in the "
+    "training participants, is removed from the target.",
     "fold": "a part of the participants that is predicted by a model trained on the other parts.",
-    "interval": "where the true value is expected in 95 of 100 cohorts like this one; it knows "
-    "that participants are tested and also train the models of other folds. The paper's interval, "
-    "in the paper's table, does not, and is too narrow.",
-    "chance": "what a model without any information would reach in new participants: r = 0, "
-    "AUC = 0.5. The r of all folds together is then below 0 on average in a small cohort.",
-    "r": "Pearson's correlation of observed and predicted values of all folds together. Where "
-    "nothing can be predicted it is below 0 on average: about -0.2 to -0.03 in 60 participants, "
-    "nearer to 0 in more.",
-    "AUC": "the share of pairs, one participant of either class, that predictions put in the "
-    "right order; 0.5 is chance.",
-    "R²": "the share of the target's variance that is predicted; negative where the mean would "
-    "have been the better guess.",
-    "p": "how often chance alone gives such a result.",
-    "q": "p corrected for the number of targets that were looked at.",
+    "mean r of the folds": "Pearson's correlation within each fold, averaged over folds. Where "
+    "nothing can be predicted it is 0 on average, in small cohorts too.",
+    "interval": "the range in which the true value is expected in 95 of 100 cohorts like this one. "
+    "It takes into account that the participants of one fold train the models of the others. The "
+    "paper's interval, in the paper's table, does not, and is too narrow.",
+    "chance": "the score of a model without any information: r = 0 or AUC = 0.5 in new "
+    "participants. In a small cohort, r of all folds together is then below 0 on average.",
+    "r": "Pearson's correlation of observed and predicted values, all folds together. Where "
+    "nothing can be predicted it is below 0 on average: about -0.2 to -0.03 with 60 participants, "
+    "nearer to 0 with more.",
+    "AUC": "area under the ROC curve: of all pairs of one participant per class, the share that "
+    "the predictions put in the right order; 0.5 is chance.",
+    "R²": "the share of the target's variance that is predicted; negative where predicting the "
+    "mean for all participants would have been better.",
+    "p": "how often chance alone gives a result at least as strong.",
+    "q": "p corrected for the number of targets that were tested.",
     "pretraining": "the training of an encoder on FC alone, without any target.",
     "encoder": "a network that turns FC into features.",
-    "scope": "which of the tested participants a row had seen while it was pretrained: their FC, "
-    "never their scores.",
-    "view": "the matrix that NERVE cuts into patches: FC itself (fc), or how FC departs from that "
-    "of the group (tangent, shrunk).",
+    "scope": "which of the test participants were in the pretraining data of a row: with their "
+    "FC, never with their scores.",
+    "view": "the matrix that NERVE cuts into patches: FC itself (fc), or how FC differs from the "
+    "FC of the group (tangent, shrunk).",
     "patch": "the part of the matrix between two networks (or within one); it becomes one token.",
     "preset": "a named set of settings: paper, default or small.",
-    "seed": "the number that random choices follow from. Maps that seeds do not share say nothing "
-    "about the brain.",
+    "seed": "the number from which all random choices are derived. A map that differs between "
+    "seeds says nothing about the brain.",
     "run": "one piece of work of an experiment: an encoder that is trained, or targets that are "
     "predicted.",
     "mean FD": "mean framewise displacement: how much a participant moved, in mm.",
-    "rollout": "attention followed through all layers.",
-    "occlusion": "a region or patch is replaced by the mean of other participants, and what "
-    "changes is measured.",
+    "rollout": "attention combined over all layers.",
+    "occlusion": "a region or patch is replaced by the mean of other participants, and the effect "
+    "of this is measured.",
 }
-# Words that have other meanings too: tooltips in headers of tables, no links in sentences.
+# Words with other meanings in sentences: they have a tooltip in headers of tables, but no link.
 _NOT_LINKED = ("row", "run", "r", "p", "q")
 _WORDS = {term.casefold(): term for term in TERMS}
 _PATTERN = re.compile(rf"\b({'|'.join(map(re.escape, TERMS))})(?:s|es)?(?!\w)", re.IGNORECASE)
@@ -75,7 +77,7 @@ def explain(text: str) -> str:
     Examples
     --------
     >>> explain("scope of pretraining")[:41]
-    'scope: which of the tested participants a'
+    'scope: which of the test participants wer'
     >>> explain("minutes")
     ''
     """
@@ -102,8 +104,8 @@ def link_terms(text: object) -> Markup:
     Examples
     --------
     >>> print(link_terms("its <scope>"))
-    its &lt;<a class="term" href="#term-scope" title="which of the tested participants a row had \
-seen while it was pretrained: their FC, never their scores.">scope</a>&gt;
+    its &lt;<a class="term" href="#term-scope" title="which of the test participants were in the \
+pretraining data of a row: with their FC, never with their scores.">scope</a>&gt;
     """
     linked = set()
 

@@ -1,4 +1,4 @@
-"""A folder → `ReportData`. One layout is read, whoever wrote it, and nothing outside the folder."""
+"""Read a folder of results or of a training run into `ReportData`, and nothing outside the folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nerve.evaluation.results import AGAIN, PROTOCOL, Results, is_results
 from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts, ids_of
 from nerve.report.words import learning_notices, methods_text, run_text
 
-CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was asked
+CHECKS = "quality.tsv"  # the table of `nerve check`, where it was run
 _RUN_COLUMNS = ("id", "kind", "line", "cohort", "target", "run", "status", "reason")
 
 
@@ -38,8 +38,8 @@ def load_results(
     folder : path
         Folder of results or of a training run.
     cohorts : mapping, optional
-        Cohorts by name, to add what only they know: who took part, mean FC. Without them those in
-        `folder`/cohorts are used; no other file is opened.
+        Cohorts by name, for what only they know: who took part, mean FC. Cohorts in
+        `folder`/cohorts are found without being named; no other file is opened.
 
     Returns
     -------
@@ -63,20 +63,20 @@ def load_results(
         return _load_run(folder, dict(cohorts or {}))
     except NerveError:
         raise
-    except Exception as fault:  # a stranger's files may hold anything, in any place
-        what = f"its files do not hold what nerve writes there ({type(fault).__name__}: {fault})"
-        raise problem(folder, what, remedy=AGAIN) from fault
+    except Exception as error:  # files that others have sent may hold anything
+        what = f"its files do not hold what nerve writes there ({type(error).__name__}: {error})"
+        raise problem(folder, what, remedy=AGAIN) from error
 
 
 def cohorts_by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[str, Cohort]:
-    """Cohorts by the names that results have for them: a cohort is known by its content.
+    """Find the name of each cohort in the results; a cohort is recognised by its content.
 
     Parameters
     ----------
     folder : path
         What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
     cohorts : sequence of Cohort
-        As they lie on disk. One that was changed since, or not evaluated there, is refused.
+        One that was not evaluated there, or was changed since, is refused.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def _load_evaluation(folder: Path, given_cohorts: dict[str, Cohort]) -> ReportDa
         facts[name] = cohort_facts(cohort, facts[name])
 
     encoders = []
-    models: dict[str, Path] = {}  # line → a trained model that was given, described
+    models: dict[str, Path] = {}  # line → description of a trained model that was given
     warnings = list(stored.about.get("warnings", []))
     likeness: dict[tuple[str, str], Likeness] = {}
     for row in runs.itertuples():  # an experiment has runs
@@ -139,22 +139,24 @@ def _load_evaluation(folder: Path, given_cohorts: dict[str, Cohort]) -> ReportDa
             encoders.append(_read_encoder(path, label))
         if (path / "model" / "config.json").is_file():
             models[line] = path / "model"  # the same on every cohort: the last one will do
-            like = Likeness.load(path / "model")
-            if like is not None:
-                likeness[results.label(line), str(row.cohort)] = like
-    for number, line in enumerate(stored.rows["line"]):  # an evaluation has models
-        path = _child(folder / "models", str(number))
+            likeness_of_run = Likeness.load(path / "model")
+            if likeness_of_run is not None:
+                likeness[results.label(line), str(row.cohort)] = likeness_of_run
+    for row_number, line in enumerate(stored.rows["line"]):  # an evaluation has models
+        path = _child(folder / "models", str(row_number))
         if path is None or not (path / "config.json").is_file():
             continue
         models[str(line)] = path
-        for place, cohort in enumerate(stored.cohorts["cohort"]):
-            like_folder = _child(path / "likeness", str(place))
-            like = None if like_folder is None else Likeness.load(like_folder)
-            if like is not None:
-                likeness[results.label(str(line)), str(cohort)] = like
+        for cohort_number, cohort_name in enumerate(stored.cohorts["cohort"]):
+            likeness_folder = _child(path / "likeness", str(cohort_number))
+            if likeness_folder is None:
+                continue
+            likeness_of_cohort = Likeness.load(likeness_folder)
+            if likeness_of_cohort is not None:
+                likeness[results.label(str(line)), str(cohort_name)] = likeness_of_cohort
     encoders += [_read_encoder(path, results.label(line)) for line, path in models.items()]
 
-    # Only a name that nerve ships is loaded: a path in a stranger's folder is never followed.
+    # Only an atlas that nerve ships is loaded: a path that stands in the folder is never followed.
     parcellation = None
     parcellation_name = str(stored.about.get("parcellation"))
     if parcellation_name.removesuffix("+aseg19") in parcellation_names():
@@ -217,7 +219,7 @@ def _load_run(folder: Path, cohorts: dict[str, Cohort]) -> ReportData:
 
 
 def _check_trained_on(folder: Path, cohorts: Sequence[Cohort]) -> None:
-    """Refuse a cohort that a training run did not see, whatever its name is."""
+    """Refuse a cohort that the run was not trained on; its FC decides, not its name."""
     path = folder / "config.json"
     config = read_json(path) if cohorts and path.is_file() else {}
     data = config.get("data", {}) if isinstance(config, dict) else {}
@@ -232,7 +234,7 @@ def _check_trained_on(folder: Path, cohorts: Sequence[Cohort]) -> None:
 
 
 def _name_in(table: pd.DataFrame, name: str) -> str:
-    """What the results call a cohort; one that they do not know is refused."""
+    """The name of a cohort in the results; one that was not evaluated is refused."""
     for candidate in (name, name_in_results(name)):
         if candidate in set(table["cohort"]):
             return candidate
@@ -241,7 +243,7 @@ def _name_in(table: pd.DataFrame, name: str) -> str:
 
 
 def _without_ids(results: ReportData, ids: set[str], cohorts: Mapping[str, Cohort]) -> ReportData:
-    """Every sentence without ids and paths, and no mean over few participants."""
+    """Remove ids and paths from every sentence, and means over few participants."""
     for cohort in cohorts.values():
         ids = ids | ids_of(cohort)
     scrub = Identifiers(ids).removed_from
@@ -260,7 +262,7 @@ def _without_ids(results: ReportData, ids: set[str], cohorts: Mapping[str, Cohor
 
 
 def _scrub_facts(facts: CohortFacts, scrub: Callable[[object], str]) -> CohortFacts:
-    """No mean of few participants; reasons are counted again once they name no participant."""
+    """Remove a mean over few participants, and ids from reasons, which are then counted again."""
     reasons = facts.left_out.assign(reason=facts.left_out["reason"].map(scrub))
     left_out = reasons.groupby("reason", sort=False)[["participants"]].sum().reset_index()
     mean = facts.mean if facts.n_in_mean >= FEWEST else None
@@ -268,7 +270,7 @@ def _scrub_facts(facts: CohortFacts, scrub: Callable[[object], str]) -> CohortFa
 
 
 def _refuse_links(folder: Path) -> None:
-    """A folder that a stranger packed may hold links to anything on this machine."""
+    """Refuse links that lead out of a folder: it may come from others, who could point anywhere."""
     inside = folder.resolve()
     for path in folder.rglob("*"):
         if path.is_symlink() and not path.resolve().is_relative_to(inside):

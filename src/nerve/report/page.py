@@ -1,4 +1,4 @@
-"""One self-contained page, report.html, made from files; it opens from a mail attachment."""
+"""The page report.html: one self-contained file, which can be mailed and opens in any browser."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ def write_report(
     folder : path
         What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
     cohorts : mapping, optional
-        Cohorts by name, where they are not in the folder: they add who took part and the mean FC.
+        Cohorts by name, where they are not in the folder; the page then shows who took part and
+        the mean FC.
     overwrite : bool
-        Replace a report.html that is not as nerve wrote it.
+        Replace a report.html that was changed, or that nerve did not write.
 
     Returns
     -------
@@ -104,7 +105,7 @@ def _template_text(name: str) -> str:
 
 
 def _mark_code(text: Markup) -> Markup:
-    """Set as code what stands between backticks in a text that is escaped.
+    """Set words between backticks as code, in a text that is already escaped.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def _mark_code(text: Markup) -> Markup:
 
 
 def _counts_in_words(results: ReportData) -> str:
-    """How many participants, cohorts, targets, methods and runs there are."""
+    """The line below the title: numbers of participants, cohorts, targets, methods and runs."""
     protocols = results.about.get("protocols", {})
     counts = {
         "participant": sum(facts.n for facts in results.cohorts.values()),
@@ -129,10 +130,12 @@ def _counts_in_words(results: ReportData) -> str:
     phrases = []
     for word, count in counts.items():
         if count:
-            phrases.append(f"{count:,} {word if count == 1 else f'{word}s'}")
+            plural = "" if count == 1 else "s"
+            phrases.append(f"{count:,} {word}{plural}")
     if len(results.runs):
         for status, count in results.runs["status"].value_counts().items():
-            phrases.append(f"{count:,} {'run' if count == 1 else 'runs'} {status}")
+            plural = "" if count == 1 else "s"
+            phrases.append(f"{count:,} run{plural} {status}")
     return " · ".join(phrases)
 
 
@@ -146,8 +149,8 @@ def _settings_text(results: ReportData) -> str:
     )
     if not settings:
         return ""
-    # `pretrain_scope` says how encoders are trained here. Where nothing was trained here it would
-    # contradict what is said beside each row.
+    # `pretrain_scope` is about encoders that are trained in this evaluation. Where none is, it
+    # would contradict the scopes of the rows.
     trained_here = any(row.trained_on and not row.trained_before for row in rows_of(results.lines))
     if not run_settings and not trained_here:
         for protocol in settings.values():

@@ -30,7 +30,7 @@ Source = ReportData | Results | Cohort | Parcellation | str | os.PathLike[str]
 
 
 def as_report_data(source: Source) -> ReportData:
-    """What a figure shows, from whatever it may be asked to show.
+    """Make what figures read from any of the objects that they accept.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""What a page shows: `Results` or a training run, with facts of cohorts and encoders.
+"""`ReportData`, all that a page shows: results or a training run, and facts of cohorts and encoders.
 
-It holds no identifiers. `nerve.report.load.load_results` fills one from a folder; in a notebook any
+It holds no identifiers. `nerve.report.load.load_results` makes one from a folder; in a notebook any
 part can be given by hand:
 
     ReportData(interpretation={"importance": table})
@@ -44,7 +44,7 @@ _MOST_MATRICES = 1000  # participants in a group mean: more do not change the pi
 
 
 class NothingToDraw(NerveError):
-    """The results lack what a figure shows; the sentence says what."""
+    """The results lack what a figure needs; the sentence says what."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class CohortFacts:  # numpydoc ignore=PR02
 
     @property
     def order(self) -> OrderCheck | None:
-        """Whether networks show in the mean as the declared region order says."""
+        """Whether the mean has high FC within networks, as it should in the right region order."""
         if self.mean is None or self.parcellation is None:
             return None
         return check_order(self.mean, self.parcellation)
@@ -127,7 +127,8 @@ class EncoderRun:  # numpydoc ignore=PR02
     errors : mapping
         What reconstruction.json holds.
     masked_error : float
-        Error as a share of the group mean's, as the model itself says where `errors` are missing.
+        Error as a share of the group mean's, from the config.json of the model; used where
+        `errors` are missing.
     interpretation : mapping
         Name → table of its maps.
     """
@@ -152,8 +153,8 @@ class EncoderRun:  # numpydoc ignore=PR02
         return float(model) / float(group_mean)
 
     @property
-    def doubt(self) -> str:
-        """A sentence where training has learned next to nothing, empty otherwise."""
+    def warning(self) -> str:
+        """A sentence where training has learned next to nothing; empty otherwise."""
         return learned_little(self.error_ratio, int(self.settings.get("epochs") or 0))
 
 
@@ -188,7 +189,8 @@ class ReportData:  # numpydoc ignore=PR02
     parcellation : Parcellation, optional
         The regions that everything is in, where no cohort says so.
     methods_text, warnings, notices : sequences of str
-        What was run; what was said while running; what the reader should know before reading.
+        Paragraphs on what was run; warnings that were shown meanwhile; what the reader should know
+        before reading.
     """
 
     title: str = "Results"
@@ -257,12 +259,12 @@ class ReportData:  # numpydoc ignore=PR02
 
     @property
     def is_run(self) -> bool:
-        """Whether these are of one training run, which predicts nothing."""
+        """Whether this is one training run, in which no target is predicted."""
         return self.about.get("kind") == "run"
 
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
-        """(cohort, target) in the order asked for; classes follow a target that has several."""
+        """(cohort, target) in the order asked for; three or more classes follow their target."""
         columns = []
         for cohort, protocol in self.about.get("protocols", {}).items():
             targets = self.about["participants"][cohort]["targets"]
@@ -318,15 +320,15 @@ class ReportData:  # numpydoc ignore=PR02
         return line_labels(self._rows.values())
 
     def name(self, line: str) -> str:
-        """What the paper's tables call a line: its own name, where no other line is called so."""
+        """What the paper's tables call a line: its short name, or its label if others share that."""
         return self._names[line]
 
     def name_in_table(self, line: str) -> str:
-        """The words at the start of a line of the paper's tables, swept settings included."""
+        """What stands at the start of a line of the paper's tables: its name and swept settings."""
         return ", ".join(part for part in (self._names[line], self._rows[line].variant) if part)
 
     def name_of_sweep(self, line: str) -> str:
-        """What lines have in common that differ in swept settings only."""
+        """The label that lines share if they differ only in swept settings."""
         return line_label(without_swept(self._rows[line]), most=3)
 
     @cached_property
@@ -377,14 +379,14 @@ class ReportData:  # numpydoc ignore=PR02
             names[name] = table[column].map(self.label)
         return names
 
-    def interpreted(self, name: str, nothing: str) -> list[tuple[str, pd.DataFrame]]:
+    def map_tables(self, name: str, if_empty: str) -> list[tuple[str, pd.DataFrame]]:
         """The tables interpretation/NAME.tsv of the experiment and of its encoders.
 
         Parameters
         ----------
         name : str
             Such as "importance".
-        nothing : str
+        if_empty : str
             Sentence of the error where there are none.
 
         Returns
@@ -396,7 +398,7 @@ class ReportData:  # numpydoc ignore=PR02
             (label, maps[name]) for label, maps in self.interpretations if len(maps.get(name, ()))
         ]
         if not tables:
-            raise NothingToDraw(nothing)
+            raise NothingToDraw(if_empty)
         return tables
 
     @property
@@ -417,14 +419,14 @@ class ReportData:  # numpydoc ignore=PR02
         )
 
     @cached_property
-    def by_place(self) -> dict[tuple[str, str, str], dict[str, float]]:
+    def scores_at(self) -> dict[tuple[str, str, str], dict[str, float]]:
         """(cohort, target, line) → its scores, seeds averaged."""
         records: list[dict[Any, Any]] = self.mean_scores.to_dict("records")
         return {(row["cohort"], row["target"], row["line"]): row for row in records}
 
     @cached_property
     def adapted(self) -> dict[tuple[str, str], str]:
-        """(cohort, line) → the substitute that the method had to make there."""
+        """(cohort, line) → what replaced an input that the cohort lacks."""
         if "adapted" not in self.scores:
             return {}
         adapted = self.scores[self.scores["adapted"].fillna("") != ""]
@@ -441,7 +443,7 @@ class ReportData:  # numpydoc ignore=PR02
 
     def r(self, cohort: str, target: str, line: str) -> float:
         """Pearson's r of a line, NaN where it has none."""
-        return float(self.by_place.get((cohort, target, line), {}).get("r", np.nan))
+        return float(self.scores_at.get((cohort, target, line), {}).get("r", np.nan))
 
     def metric(self, cohort: str, target: str) -> str:
         """The score that lines are compared by: AUC for classes, else r."""
@@ -470,7 +472,7 @@ class ReportData:  # numpydoc ignore=PR02
         best = None
         highest = -np.inf
         for line in among:
-            score = self.by_place.get((cohort, target, line), {}).get(metric, np.nan)
+            score = self.scores_at.get((cohort, target, line), {}).get(metric, np.nan)
             if score > highest:  # never true of NaN
                 best = line
                 highest = score
@@ -511,6 +513,8 @@ def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFact
     if cohort.timeseries is not None:
         lengths = cohort.timeseries.lengths
         volumes = f"{lengths.min()} to {lengths.max()} volumes"
+        if lengths.min() == lengths.max():
+            volumes = f"{lengths.min()} volumes"
     return replace(
         known or CohortFacts(cohort.name, len(cohort)),
         n=len(cohort),
@@ -524,7 +528,7 @@ def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFact
 
 
 def ids_of(cohort: Cohort) -> set[str]:
-    """Every id that a text about a cohort may hold: of participants, and of those left out."""
+    """The ids of all participants of a cohort, and of those who were left out of it."""
     ids = {str(name) for name in cohort.participants["participant_id"]}
     return ids | {str(name) for name in cohort.exclusions["participant_id"]}
 

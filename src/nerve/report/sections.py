@@ -1,4 +1,4 @@
-"""What each section of the page holds, as plain values that the template prints (and escapes)."""
+"""The contents of each section of the page, as plain values that the template prints and escapes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DOWNLOADS = 800_000  # characters of all tables that are not shown but can be sa
 _MOST_ROWS = 400  # of a table on the page; its file has all
 _LONG = 12  # rows beyond which a table is folded
 _DRAWN = ("attention", "attention_pairs", "network_weights", "region_occlusion")  # as figures
-_RUN_KINDS = {
+_RUN_KINDS = {  # what the first word of a run means
     "encode": "encode: an encoder is trained and its features are computed",
     "probe": "probe: targets are predicted from features",
     "train": "train: a network is trained on a target",
@@ -52,11 +52,11 @@ class Section:  # numpydoc ignore=PR02
     tables : list of Table
         Those that have rows.
     downloads : list of Download
-        Tables whose figure is shown in their place.
+        Tables that can be saved, and whose figure is shown.
     missing : list of str
-        Sentences on what is not shown.
+        A sentence for each part that is not shown.
     paper : ResultsTable, optional
-        The paper's table, in the section of what was found.
+        The paper's table, in the first section.
     """
 
     anchor: str
@@ -70,14 +70,14 @@ class Section:  # numpydoc ignore=PR02
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it, and no sentence why."""
+        """Whether it has nothing to show, and no sentence that says why."""
         content = (self.figures, self.tables, self.downloads, self.missing, self.paper)
         return self.anchor in figures.SECTIONS and not any(content) and self.anchor != "findings"
 
 
 @dataclass
 class Download:  # numpydoc ignore=PR02
-    """A table that is drawn rather than shown, to be saved from the page.
+    """A table that can be saved from the page, where a figure shows what it holds.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Table:
     rows : list of list of (str, key)
         In each cell what is shown, and what the column is sorted by.
     numeric : list of bool
-        Whether a column is set as numbers.
+        Whether each column holds numbers, which are aligned at the right.
     folded : bool
         Whether the table is closed at first.
     """
@@ -150,7 +150,7 @@ class Table:
 
 
 def make_sections(results: ReportData, has_citations: bool = True) -> list[Section]:
-    """The sections of the page, what was found first."""
+    """The sections of the page, in order."""
     sections = []
     items = progress_bar(SECTIONS.items(), label="writing the report", unit="sections")
     for name, (title, lead, make_tables) in items:
@@ -224,7 +224,7 @@ def encoder_tables(results: ReportData) -> Iterator[Table]:
 
 
 def score_tables(results: ReportData) -> Iterator[Table]:
-    """What each row is, and everything a reviewer asks for."""
+    """One row per line of the results, and one per score with all that a reviewer may ask for."""
     if len(results.lines):
         yield Table(row_table(results), "Rows: what was compared", "rows.tsv")
     if len(results.scores):
@@ -241,7 +241,7 @@ def score_tables(results: ReportData) -> Iterator[Table]:
 
 
 def row_table(results: ReportData) -> pd.DataFrame:
-    """One row per line: method, preset, settings that differ from it, and whom it had seen."""
+    """One row per line: method, preset, settings that differ from it, and pretraining data."""
     records = []
     for row in rows_of(results.lines):
         seeds = results.rows.loc[results.rows["line"] == row.line, "seed"]
@@ -267,14 +267,14 @@ def comparison_tables(results: ReportData) -> Iterator[Table]:
     table = results.comparisons
     if table.empty:
         return
-    names = ["the best two", "reference", "methods"]
+    pairs = ["the best two", "reference", "methods"]
     is_reference = table["among"] == "reference"
-    pair = np.select([table["best_two"], is_reference], names[:2], names[2])
+    pair = np.select([table["best_two"], is_reference], pairs[:2], pairs[2])
     frame = results.labelled(table, method="line_a", against="line_b")
-    frame["pair"] = pd.Categorical(pair, names)
+    frame["pair"] = pd.Categorical(pair, pairs)
     numbers = ["metric", "difference", "difference_low_cv", "difference_high_cv", "p_cv", "q_cv"]
-    numbers += ["p", "n"]
-    frame = frame.join(table[numbers]).sort_values("pair", kind="stable")
+    frame = frame.join(table[[*numbers, "p", "n"]]).sort_values("pair", kind="stable")
+    frame = frame.rename(columns={"p": "p of the paper's bootstrap"})
     yield Table(frame, "Paired comparisons")
 
 
@@ -283,11 +283,13 @@ def interpretation_tables(results: ReportData) -> Iterator[Table]:
     for label, tables in results.interpretations:
         for name, frame in tables.items():
             if name not in _DRAWN:
+                # elsewhere r_low is the lower end of the paper's interval
+                frame = frame.rename(columns={"r_low": "95 % CI of r, from", "r_high": "to"})
                 yield Table(frame, _map_title(label, name), f"interpretation/{name}.tsv")
 
 
 def map_downloads(results: ReportData) -> list[Download]:
-    """Tables of maps that a figure shows: hundreds of rows, which nobody reads on a page."""
+    """Tables of maps that a figure shows: too long to read on a page, so they can be saved from it."""
     downloads = []
     n_characters = 0
     for label, tables in results.interpretations:
@@ -325,7 +327,7 @@ def provenance_tables(results: ReportData) -> Iterator[Table]:
 
 
 def no_tables(results: ReportData) -> Iterator[Table]:
-    """Nothing: the template writes these sections."""
+    """No tables: the template writes these sections."""
     return iter(())
 
 
@@ -334,7 +336,7 @@ SECTIONS: dict[str, tuple[str, str, Callable[[ReportData], Iterator[Table]]]] = 
     "findings": ("What was found", "", no_tables),
     "prediction": (
         "In detail",
-        "How well targets are predicted in participants whose targets were not trained on.",
+        "How well targets are predicted in participants whose targets were not used in training.",
         score_tables,
     ),
     "comparison": (
@@ -344,19 +346,19 @@ SECTIONS: dict[str, tuple[str, str, Callable[[ReportData], Iterator[Table]]]] = 
     ),
     "cohorts": (
         "Cohorts",
-        "Who was studied, who was left out, and whether regions stand in the order they should.",
+        "Who took part, who was left out, and whether the regions are in the expected order.",
         cohort_tables,
     ),
     "pretraining": (
         "Pretraining",
-        "What the encoders learned before they were asked to predict anything.",
+        "What the encoders learned from FC alone, before any target was predicted.",
         encoder_tables,
     ),
     "interpretation": ("Interpretation", "What the models rely on.", interpretation_tables),
     "methods": ("What was run", "", no_tables),
     "provenance": ("Provenance", "", provenance_tables),
-    "glossary": ("Words", "", no_tables),
-    "citations": ("Citations", "Please cite what these results rest on.", no_tables),
+    "glossary": ("Glossary", "", no_tables),
+    "citations": ("Citations", "Please cite the works that these results are based on.", no_tables),
 }
 
 
@@ -372,21 +374,21 @@ def _tables_with_rows(
 
 
 def _attempt(what: str, make: Callable[[], Any], missing: list[str]) -> Any:
-    """A part of the page, or None and a sentence in `missing`: one fault never costs the page."""
+    """A part of the page; if it cannot be made, None, and the reason is added to `missing`."""
     try:
         return make()
     except NothingToDraw as reason:
         missing.append(str(reason))
-    except Exception as fault:
+    except Exception as error:  # one failing part does not stop the report
         log.exception("The %s could not be made", what)
         missing.append(
-            f"The {what} could not be made ({type(fault).__name__}): please report this."
+            f"The {what} could not be made ({type(error).__name__}): please report this."
         )
     return None
 
 
 def _cohort_row(facts: CohortFacts) -> dict[str, Any]:
-    """What the table of cohorts says of one; empty where it is not known."""
+    """A row of the table of cohorts; what is not known is empty."""
     has_table = len(facts.participants) > 0
     age = facts.numbers("age")
     age_words = ""

@@ -16,7 +16,7 @@ from nerve._utils.privacy import printable
 from nerve.report.load import load_tables
 from nerve.report.tables import Cell, ResultsTable, extended_table, number, paper_table
 
-PLAIN = "*: best method (bold on paper), +: next (underlined), s: shaded."
+_PLAIN_LEGEND = "*: best method (bold on paper), +: next (underlined), s: shaded."
 
 
 def write_tables(folder: str | os.PathLike[str]) -> None:
@@ -33,8 +33,8 @@ def write_tables(folder: str | os.PathLike[str]) -> None:
 
 
 def to_frame(table: ResultsTable) -> pd.DataFrame:
-    """Plain text cells, one column per (cohort, target); marks as in `PLAIN` and the notes."""
-    cells = [[cell.word or _plain(cell) for cell in row.cells] for row in table.rows]
+    """Plain text cells, one column per (cohort, target); marks as in `_PLAIN_LEGEND` and the notes."""
+    cells = [[cell.word or _plain_cell(cell) for cell in row.cells] for row in table.rows]
     lead = pd.DataFrame([table.lead(row) for row in table.rows], columns=table.lead_header)
     frame = pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(table.headers))
     return frame.set_index([lead[name] for name in lead])
@@ -43,7 +43,7 @@ def to_frame(table: ResultsTable) -> pd.DataFrame:
 def to_text(table: ResultsTable) -> str:
     """The table for a terminal or a log, as wide as it is, with what its marks mean."""
     has_ranks = any(cell.rank for cell in table.cells)
-    legend = [PLAIN] if has_ranks and not table.signed else []
+    legend = [_PLAIN_LEGEND] if has_ranks and not table.signed else []
     lines = [table.title, to_frame(table).to_string(), *legend, *table.notes]
     return printable("\n".join(lines)) + "\n"
 
@@ -62,7 +62,7 @@ def to_markdown(table: ResultsTable) -> str:
     lines = [_markdown_row(_escape_markdown(word) for word in header), _markdown_row(rule)]
     for row in table.rows:
         lead = [_escape_markdown(word) for word in table.lead(row)]
-        cells = [cell.word_in_paper or _markdown(cell) for cell in row.cells]
+        cells = [cell.word_in_paper or _markdown_cell(cell) for cell in row.cells]
         lines.append(_markdown_row([*lead, *cells]))
     title = f"**{_escape_markdown(table.title)}**\n\n" if table.title else ""
     notes = "  \n".join(_escape_markdown(note) for note in _notes_of_paper(table))
@@ -111,7 +111,7 @@ def to_latex(table: ResultsTable) -> str:
 
 
 def _notes_of_paper(table: ResultsTable) -> list[str]:
-    """The notes of a table that prints a negative r as "n."."""
+    """The notes, with one on "n." where the table prints it for a negative r."""
     has_negative = any(cell.word_in_paper == "n." for cell in table.cells)
     return [*table.notes, "n.: negative r."] if has_negative else list(table.notes)
 
@@ -125,12 +125,12 @@ def _latex_rows(table: ResultsTable) -> list[str]:
             lines.append(r"\midrule")
             block = row.block
         lead = [_escape_latex(word) for word in table.lead(row)]
-        cells = [cell.word_in_paper or _latex(cell) for cell in row.cells]
+        cells = [cell.word_in_paper or _latex_cell(cell) for cell in row.cells]
         lines.append(" & ".join([*lead, *cells]) + r" \\")
     return lines
 
 
-def _plain(cell: Cell) -> str:
+def _plain_cell(cell: Cell) -> str:
     text = number(cell.r)
     if cell.margin:
         text += f" ±{cell.margin}"
@@ -141,7 +141,7 @@ def _plain(cell: Cell) -> str:
     return text + cell.marks
 
 
-def _markdown(cell: Cell) -> str:
+def _markdown_cell(cell: Cell) -> str:
     text = number(cell.r)
     if cell.dagger:
         text += "†"
@@ -155,7 +155,7 @@ def _markdown(cell: Cell) -> str:
     return f"<mark>{text}</mark>" if cell.shaded else text
 
 
-def _latex(cell: Cell) -> str:
+def _latex_cell(cell: Cell) -> str:
     value = number(cell.r)
     dagger = r"$^{\dagger}$" if cell.dagger else ""
     margin = rf"_{{\pm {cell.margin}}}" if cell.margin else ""
@@ -178,10 +178,10 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Text that is only text: no cell ends in it, no link, picture, code or HTML begins in it."""
+    """Escape what would end the cell, or begin a link, a picture, code or HTML."""
     one_line = re.sub(r"\s+", " ", text)
     plain = re.sub(r"([\\`|\[\]*])", r"\\\1", one_line).replace("&", "&amp;")
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain)  # elsewhere, as in p < 0.05, it opens nothing
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain)  # p < 0.05 opens no tag
 
 
 _MATH_SIGNS = {

@@ -80,7 +80,7 @@ class Cell:  # numpydoc ignore=PR02
     r : float
         NaN where there is none.
     margin : str
-        What stands behind ±: half the width of the interval, or a standard deviation over models.
+        The number behind ±: half the width of the interval, or a standard deviation over models.
     of_models : bool
         Whether r and margin are mean and standard deviation over models.
     rank : int
@@ -90,7 +90,7 @@ class Cell:  # numpydoc ignore=PR02
     dagger : bool
         Better than models with permuted networks.
     against : str
-        ↑ or ↓ where a reference differs from the best method.
+        ↑ or ↓ where a reference is better or worse than the best method.
     adapted : bool
         An input was replaced by a substitute.
     failed : bool
@@ -120,7 +120,7 @@ class Cell:  # numpydoc ignore=PR02
 
     @property
     def word(self) -> str:
-        """What stands in place of a number, or an empty string."""
+        """The word in place of a number that is not available; empty otherwise."""
         if self.available:
             return ""
         if self.too_few:
@@ -129,7 +129,7 @@ class Cell:  # numpydoc ignore=PR02
 
     @property
     def word_in_paper(self) -> str:
-        """The same in the paper's tables, which print "n." for a negative r."""
+        """As `word`, but in the paper's tables, which print "n." for a negative r."""
         return "n." if self.available and self.r < 0 and not self.signed else self.word
 
     @property
@@ -328,7 +328,7 @@ def paper_table(results: ReportData | Results) -> ResultsTable | None:
 
 
 def extended_table(results: ReportData) -> pd.DataFrame:
-    """Everything a reviewer asks for: fold-mean r, R², MAE, CI, p and n; one row per seed."""
+    """All scores: r, mean r of the folds, R², MAE, intervals, p and n; one row per seed."""
     scores = results.scores
     seed_of = dict(zip(results.rows["row"], results.rows["seed"], strict=True))
     table = results.labelled(scores, method="line").assign(seed=scores["row"].map(seed_of))
@@ -338,18 +338,18 @@ def extended_table(results: ReportData) -> pd.DataFrame:
 
 
 def setting_notes(results: ReportData) -> list[str]:
-    """What the names of the rows stand for: their presets, and every setting that differs."""
+    """Notes on what the names of the rows stand for: presets, and every setting that differs."""
     names_of_preset: dict[str, list[str]] = {}
     changed: list[str] = []
     for row in rows_of(results.lines):
         name = results.name(row.line)
         # swept settings have a column of their own
-        words = ", ".join(setting_words(without_swept(row)))
-        if words:
+        settings = ", ".join(setting_words(without_swept(row)))
+        if settings:
             method = row.title if row.title.casefold() not in name.casefold() else ""
             base = " ".join(part for part in (method, row.preset) if part)
             start = f"{name} ({base})" if base else name
-            changed.append(f"{start}: {words}")
+            changed.append(f"{start}: {settings}")
         elif row.preset:
             names_of_preset.setdefault(row.preset, []).append(name)
     notes = []
@@ -365,7 +365,7 @@ def setting_notes(results: ReportData) -> list[str]:
 def _cell(results: ReportData, column: tuple[str, str], line: str, signed: bool) -> Cell:
     """The mean over seeds; for permuted networks, mean and standard deviation over models.
 
-    `signed` is Table 3: negative r as they are, no half-widths, and bold means †.
+    `signed` is for Table 3: negative r are printed, half-widths are not, and bold goes with †.
     """
     cohort, target = column
     if line in results.null_lines:
@@ -374,7 +374,7 @@ def _cell(results: ReportData, column: tuple[str, str], line: str, signed: bool)
         if len(values):
             deviation = values.std() if len(values) > 1 else 0
             return Cell(values.mean(), number(deviation), of_models=True, signed=signed)
-    scores = results.by_place.get((cohort, target, line))
+    scores = results.scores_at.get((cohort, target, line))
     if scores is None:
         # An encoder that serves all cohorts has no cohort of its own.
         failed = (cohort, line) in results.failed or ("", line) in results.failed
@@ -411,7 +411,7 @@ def _ranked(
 
 
 def _null_note(results: ReportData) -> list[str]:
-    """What the row of permuted networks is."""
+    """A note on the row of permuted networks."""
     null = [row for row in rows_of(results.rows) if row.kind == NULL]
     if not null or results.null_scores.empty:
         return []
@@ -426,7 +426,7 @@ def _null_note(results: ReportData) -> list[str]:
 
 
 def _adapted_note(results: ReportData) -> list[str]:
-    """What was replaced in adapted methods."""
+    """A note on what replaced missing inputs of adapted methods."""
     substitutes = dict.fromkeys(
         f"{results.label(line)}: {substitute}" for (_, line), substitute in results.adapted.items()
     )
@@ -434,7 +434,7 @@ def _adapted_note(results: ReportData) -> list[str]:
 
 
 def _legend(rows: list[TableRow], signed: bool, has_references: bool) -> list[str]:
-    """What the marks mean that are in the table."""
+    """Notes on the marks that occur in the table."""
     cells = list(itertools.chain.from_iterable(row.cells for row in rows))
     missing = [cell for cell in cells if not cell.available]
     permuted = "p < 0.05, one-sided, against models retrained with permuted networks"
@@ -458,7 +458,7 @@ def _legend(rows: list[TableRow], signed: bool, has_references: bool) -> list[st
             f"few: fewer than {FEWEST_PER_FOLD} participants per fold, too few for a score."
         )
     if any(cell.failed for cell in missing):
-        notes.append("failed: the run ended with an error; runs.tsv says which.")
+        notes.append("failed: the run ended with an error, which is in runs.tsv.")
     if any(cell.word == "--" for cell in missing):
         notes.append("--: not available, the cohort lacks what the method needs.")
     return notes

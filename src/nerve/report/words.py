@@ -1,4 +1,4 @@
-"""What was run, in words: paragraphs for a methods section, and what to cite."""
+"""Paragraphs for a methods section, and what to cite."""
 
 from __future__ import annotations
 
@@ -24,25 +24,29 @@ from nerve.evaluation.rows import (
 )
 from nerve.report.report_data import EncoderRun, ReportData
 
-# Said once, where a view other than FC itself is first named.
+# Each is printed once, where a view other than FC itself is first named.
 VIEWS = {
-    "tangent": "Tangent view: the model reads how FC of a participant departs from FC of the group "
-    "(in the tangent space of positive matrices), not FC itself.",
-    "shrunk": "Shrunk view: the model reads how FC of a participant departs from FC of the group "
-    "(in the tangent space of positive matrices); directions in which participants differ by "
-    "little but noise are shrunk towards the group.",
+    "tangent": "Tangent view: the model reads how FC of a participant differs from FC of the group "
+    "(in the tangent space of positive definite matrices), not FC itself.",
+    "shrunk": "Shrunk view: the model reads how FC of a participant differs from FC of the group "
+    "(in the tangent space of positive definite matrices); directions in which participants differ "
+    "by little more than noise are shrunk towards the group.",
 }
-SCOPE = "Scope: which of the tested participants a row had seen while it was pretrained."
+SCOPE = "Scope: which of the test participants were in the pretraining data of a row."
 
 
 def methods_text(results: ReportData) -> list[str]:
     """Paragraphs on what was compared, what was trained on whom, and how it was evaluated."""
-    paragraphs = [_compared(results), _trained(results), *_protocols(results)]
+    paragraphs = [
+        _comparison_paragraph(results),
+        _training_paragraph(results),
+        *_protocol_paragraphs(results),
+    ]
     return [paragraph for paragraph in paragraphs if paragraph]
 
 
 def scope_sentences(results: ReportData) -> list[str]:
-    """What a scope is, then one sentence per scope: which rows learned from whom, and where."""
+    """What a scope is, then one sentence per scope: which rows have it, and in which cohorts."""
     if results.scores.empty or "scope" not in results.scores:
         return []
     pretrained = results.scores[results.scores["scope"] != "none"]
@@ -70,12 +74,12 @@ def view_sentences(rows: Sequence[Row]) -> list[str]:
 
 
 def learning_notices(encoders: Sequence[EncoderRun]) -> list[str]:
-    """A sentence on encoders that learned next to nothing; those with the same error share it."""
-    labels: dict[str, list[str]] = {}
+    """One sentence per warning about training, with all encoders that it is about."""
+    labels: dict[str, list[str]] = {}  # warning → encoders
     for encoder in encoders:
-        if encoder.doubt:
-            labels.setdefault(encoder.doubt, []).append(encoder.label)
-    return [f"{'; '.join(names)}: {doubt}" for doubt, names in labels.items()]
+        if encoder.warning:
+            labels.setdefault(encoder.warning, []).append(encoder.label)
+    return [f"{'; '.join(names)}: {warning}" for warning, names in labels.items()]
 
 
 def run_text(config: Mapping[str, Any]) -> str:
@@ -106,7 +110,7 @@ def run_text(config: Mapping[str, Any]) -> str:
 
 
 def citations(results: ReportData) -> list[dict[str, str]]:
-    """What these results rest on: papers of their methods, the parcellation, the statistics."""
+    """Works to cite: papers of the methods, of the parcellation and of the statistics."""
     about = results.about
     known = json.loads((files("nerve") / "report/templates/citations.json").read_text("utf-8"))
     methods = dict.fromkeys([*results.rows["method"], about.get("method", "")])
@@ -138,7 +142,7 @@ def paragraphs_of(markdown: str) -> list[str]:
     Returns
     -------
     list of str
-        A list stays with the words that lead to it.
+        A list belongs to the paragraph before it.
 
     Examples
     --------
@@ -155,24 +159,28 @@ def paragraphs_of(markdown: str) -> list[str]:
     return paragraphs
 
 
-def _compared(results: ReportData) -> str:
-    """What was compared, on which cohorts, with words that are explained before they are used."""
+def _comparison_paragraph(results: ReportData) -> str:
+    """What was compared on which cohorts; views and scopes are explained here, before their use."""
     verb = "compared" if len(results.lines) > 1 else "evaluated"
     labels = "; ".join(results.label(line) for line in results.lines.index)
     cohorts = results.cohorts.values()
-    text = f"We {verb} {labels} on {listed((facts.label for facts in cohorts), most=20)}"
+    where = f"On {listed((facts.label for facts in cohorts), most=20)}"
     parcellation = results.about.get("parcellation")
     if parcellation:
-        text += f", in the region order of {parcellation}"
-    sentences = [f"{text}.", *view_sentences(rows_of(results.lines)), *scope_sentences(results)[:1]]
+        where += f", in the region order of {parcellation}"
+    sentences = [
+        f"{where}, we {verb}: {labels}.",
+        *view_sentences(rows_of(results.lines)),
+        *scope_sentences(results)[:1],
+    ]
     simulated = [facts.label for facts in cohorts if facts.simulated]
     if simulated:
         sentences.append(f"Simulated, with a known answer: {listed(simulated, most=20)}.")
     return " ".join(sentences)
 
 
-def _trained(results: ReportData) -> str:
-    """What was trained, where and on whom: settings, view and width of each row, cohorts, seeds."""
+def _training_paragraph(results: ReportData) -> str:
+    """What was trained: settings, view and width of each row, training cohorts, seeds."""
     lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
     if lines.empty:
         return ""
@@ -210,21 +218,21 @@ def _describe(results: ReportData, row: Row) -> str:
     return f"{name} ({words})" if words else name
 
 
-def _protocols(results: ReportData) -> list[str]:
-    """How each cohort was evaluated; what is the same for all is said once, at the end."""
+def _protocol_paragraphs(results: ReportData) -> list[str]:
+    """How each cohort was evaluated; paragraphs that all cohorts share come once, at the end."""
     about = results.about
     scores = pd.concat([results.scores, results.null_scores])
-    paragraphs = {}  # of each cohort
+    paragraphs_of_cohort = {}
     for name, protocol in about.get("protocols", {}).items():
         rows = rows_on(name, results.rows, scores)
         text = protocol_text(Protocol(**protocol), about["participants"][name], rows)
-        paragraphs[name] = paragraphs_of(text)
-    if not paragraphs:
+        paragraphs_of_cohort[name] = paragraphs_of(text)
+    if not paragraphs_of_cohort:
         return []
-    shared = set.intersection(*(set(texts) for texts in paragraphs.values()))
+    shared = set.intersection(*map(set, paragraphs_of_cohort.values()))
     own = []
-    for name, texts in paragraphs.items():
-        start = f"{results.cohort_label(name)}: " if len(paragraphs) > 1 else ""
+    for name, texts in paragraphs_of_cohort.items():
+        start = f"{results.cohort_label(name)}: " if len(paragraphs_of_cohort) > 1 else ""
         own += [f"{start}{text}" for text in texts if text not in shared]
-    first = next(iter(paragraphs.values()))
+    first = next(iter(paragraphs_of_cohort.values()))
     return own + [text for text in first if text in shared]

@@ -30,7 +30,7 @@ from nerve._utils.errors import (
     problem,
 )
 from nerve._utils.files import drop_left_lock
-from nerve._utils.locks import clear_errors
+from nerve._utils.locks import explaining_write_errors
 from nerve.data.cohort import Cohort
 from nerve.data.cohort_files import as_read_back, writing_cohort
 from nerve.data.parcellation import Parcellation
@@ -256,7 +256,7 @@ def _file_beside(out: Path, *, needed: bool) -> Iterator[BinaryIO]:
     if not needed:
         yield io.BytesIO()
         return
-    with clear_errors(out):
+    with explaining_write_errors(out):
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
         stream = tempfile.TemporaryFile(dir=out.absolute().parent)  # noqa: SIM115, closed below
     with stream:

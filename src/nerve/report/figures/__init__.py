@@ -88,7 +88,7 @@ class DrawnFigure:  # numpydoc ignore=PR02
     figure: Figure
 
     def shrink(self, dpi: int) -> None:
-        """Become a PNG, where that is smaller."""
+        """Replace the SVG by a PNG, if that is smaller."""
         stream = io.BytesIO()
         with mpl.rc_context(RC):
             self.figure.savefig(
@@ -123,10 +123,10 @@ def draw_with_caption(name: str, results: ReportData) -> DrawnFigure:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as SVG whose ink turns light where the reader's screen is dark."""
+    """The figure as SVG; its ink turns light where the reader's screen is dark."""
     stream = io.StringIO()
     canvas = FigureCanvasSVG(figure)
-    # What `savefig` does; it would draw everything twice where there is a layout.
+    # As `savefig` does, which would draw everything twice to find the layout.
     with mpl.rc_context(RC):
         engine = figure.get_layout_engine()
         if engine is not None:

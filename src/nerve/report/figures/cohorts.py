@@ -1,4 +1,4 @@
-"""Figures of the cohorts: who took part, mean FC, resampling, likeness to a training cohort."""
+"""Figures of the cohorts: who took part, mean FC, resampling, similarity to a training cohort."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def cohort_overview(results: ReportData) -> tuple[Figure, str]:
     """Who took part.
 
     Age, sex, site and head motion (mean framewise displacement, FD), one row per cohort. Look for
-    differences between cohorts that a model could exploit, and for participants who moved more than
-    0.5 mm (dashed line).
+    differences between cohorts that a model could exploit, and for participants whose mean FD is
+    above 0.5 mm (dashed line).
     """
     # One row per cohort; age, sex, site and motion across.
     known = [facts for facts in results.cohorts.values() if len(facts.participants)]
@@ -66,15 +66,15 @@ def group_mean_fc(results: ReportData) -> tuple[Figure, str]:
 
     Mean functional connectivity (Pearson r) of each cohort, regions sorted by network; lines are
     network borders. Look for blocks of high r along the diagonal: where they are missing, the rows
-    of the matrices are not in the order that the parcellation says.
+    of the matrices are probably not in the order of the parcellation.
     """
     # One panel per cohort.
     cohorts = results.cohorts.values()
     known = [f for f in cohorts if f.mean is not None and f.parcellation is not None]
     shown = known[:_MOST_MEANS]
     has_participants = any(len(facts.participants) for facts in cohorts)
-    nothing = _FEW if has_participants else _NEEDS_COHORT
-    figure, axes = make_panels(shown, nothing, width=3.5, height=3.1, extra=0.5)
+    if_empty = _FEW if has_participants else _NEEDS_COHORT
+    figure, axes = make_panels(shown, if_empty, width=3.5, height=3.1, extra=0.5)
     limit = colour_limit(*(facts.mean for facts in shown))
     for ax, facts in zip(axes, shown, strict=True):
         networks = facts.parcellation.networks  # type: ignore[union-attr]
@@ -85,17 +85,20 @@ def group_mean_fc(results: ReportData) -> tuple[Figure, str]:
 
 
 def common_space(results: ReportData) -> tuple[Figure, str]:
-    """Cohorts of several atlases in one.
+    """Cohorts in a common atlas.
 
-    Group means of FC (Pearson r), regions sorted by network, side by side: of cohorts that were
-    carried to the same regions, or of one cohort before and after. Where weights are shown, each
-    dot is a region of the new atlas at its MNI centre, in the colour of the distance to its nearest
-    source region. Look for the same blocks in both matrices, and for dots without a near source.
+    Group means of FC (Pearson r) side by side, regions sorted by network: of cohorts that were
+    resampled to the same regions, or of one cohort before and after resampling. In the brain, each
+    dot is a region of the new atlas at its MNI centre, coloured by the distance to the nearest
+    region of the original atlas. Look for the same blocks in both matrices, and for dots that are
+    far from any original region.
     """
     # One row per pair: two matrices, and the weights where they are known.
     pairs = list(results.mean_pairs) or _resampled_pairs(results)
     if not pairs:
-        raise NothingToDraw("No cohort was resampled, or means are of fewer than ten participants.")
+        raise NothingToDraw(
+            "No cohort was resampled, or the means are over fewer than ten participants."
+        )
     pairs = pairs[:_MOST_MODELS]
     has_weights = any(pair.resampling is not None for pair in pairs)
     figure = Figure(figsize=(10.8 if has_weights else 7.6, 3.5 * len(pairs)), layout="constrained")
@@ -125,7 +128,7 @@ def common_space(results: ReportData) -> tuple[Figure, str]:
 
 
 def _resampled_pairs(results: ReportData) -> list[MeanPair]:
-    """Means of the cohorts of an evaluation of which one or both were resampled."""
+    """Pairs of cohorts of an evaluation, one or both of which were resampled."""
     meeting = results.about.get("resampling", {})
     pairs = []
     for first, other, r in meeting.get("correlations", []):
@@ -147,12 +150,12 @@ def _resampled_pairs(results: ReportData) -> list[MeanPair]:
 
 
 def _add_scale(figure: Figure, ax: Axes, resampling: Resampling) -> Normalize:
-    """Title and colour bar of the distances to the nearest source region."""
+    """Title and colour bar of the distances to the nearest original region."""
     largest = np.nan_to_num(resampling.nearest, posinf=0.0).max(initial=0.0)
     scale = Normalize(0.0, max(1.0, float(largest)))
-    title = "mm to the nearest source"
+    title = "mm to the nearest original region"
     if resampling.width:
-        title += f"; {resampling.width:.1f} mm wide"
+        title += f"\nweights {resampling.width:.1f} mm wide"
     ax.set_title(title, pad=13)
     figure.colorbar(ScalarMappable(scale, "viridis"), ax=ax, shrink=0.6, label="mm", pad=0.02)
     return scale
@@ -186,24 +189,24 @@ def _draw_weights(figure: Figure, ax: Axes, resampling: Resampling, scale: Norma
 
 
 def likeness(results: ReportData) -> tuple[Figure, str]:
-    """The cohort beside the model's training cohort.
+    """Tested cohort beside training cohort.
 
-    Left: each dot is a connection, its mean FC in the training cohort of the model and in this
-    cohort. Right: numbers that preprocessing changes, in both. Look for a cloud along the dashed
-    line and for bars of the same height.
+    Left: each dot is a connection, by its mean FC in the training cohort of the model and in the
+    tested cohort. Right: numbers that depend on preprocessing, in both cohorts. Look for dots along
+    the dashed line and for bars of the same height.
     """
     # One row per model and cohort.
     known = [(names, like) for names, like in results.likeness.items() if like.compared is not None]
     shown = known[:_MOST_MODELS]
     if not shown:
         raise NothingToDraw(
-            "No model that was trained elsewhere was used, so none is compared with the cohort."
+            "No model from another training cohort was used, so there are no cohorts to compare."
         )
     figure = Figure(figsize=(7.2, 2.9 * len(shown)), layout="constrained")
     grid = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(1, 1.2))
     for axes, ((model, cohort), like) in zip(grid, shown, strict=True):
         _draw_likeness(axes, like, shorten(cohort, 20), shorten(model, 24))
-    sentences = [f"Means of comparable cohorts correlate by {ALIKE} or more."]
+    sentences = [f"Mean FC of comparable cohorts correlates with r = {ALIKE} or more."]
     for (model, cohort), like in list(results.likeness.items())[:_MOST_MODELS]:
         differences = " ".join(like.differences) or "no clear difference."
         sentences.append(f"{cohort}, {model}: {differences}")
@@ -233,7 +236,7 @@ def _draw_counts(ax: Axes, counts: pd.Series, label: str, colour: str) -> None:
 
 
 def _has_values(ax: Axes, values: np.ndarray | pd.Series, label: str) -> bool:
-    """Name a panel; without values it says so."""
+    """Name a panel, and write into it where there are no values."""
     ax.set_xlabel(label)
     if len(values):
         return True
@@ -243,7 +246,7 @@ def _has_values(ax: Axes, values: np.ndarray | pd.Series, label: str) -> bool:
 
 
 def _contrast_sentence(facts: CohortFacts) -> str:
-    """How r within networks compares with r between them."""
+    """Compare mean r within networks with mean r between networks."""
     order = facts.order
     if order is None:
         return ""

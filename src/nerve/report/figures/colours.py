@@ -17,14 +17,14 @@ INK = RC["text.color"]
 MUTED = RC["xtick.color"]
 GRID = RC["grid.color"]
 
-# Okabe and Ito (2008): told apart with every common kind of colour vision.
+# Okabe and Ito (2008): distinguishable with every common type of colour vision.
 BLUE = "#0072b2"
 ORANGE = "#e69f00"
 GREEN = "#009e73"
 PINK = "#cc79a7"
 SKY = "#56b4e9"
 VERMILION = "#d55e00"
-# What replaces each on a dark page.
+# Colour → its replacement on a dark page.
 DARK = {INK: "#e9ecf3", MUTED: "#a8b0c0", GRID: "#414858", BLUE: "#4ea8e4"}
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
 DIVERGING = "RdBu_r"  # safe for red-green blindness, white at zero
@@ -86,7 +86,7 @@ def network_colours(networks: Sequence[str]) -> dict[str, str]:
 
 
 def colour_limit(*matrices: Any) -> float:
-    """Where colours end: nearly the largest value off the diagonals of FC matrices."""
+    """The end of the colour scale: the 98th percentile of FC off the diagonal, of all matrices."""
     limit = 0.1
     for matrix in matrices:
         off_diagonal = ~np.eye(len(matrix), dtype=bool)

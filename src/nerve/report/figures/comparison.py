@@ -1,4 +1,4 @@
-"""Figures that compare: each method with each other, and the values of a setting."""
+"""Figures that compare methods with each other, and values of a setting with each other."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _PAIR = ("line_a", "line_b")
 
 
 def comparison_matrix(results: ReportData) -> tuple[Figure, str]:
-    """Each method against each other.
+    """Every method against every other.
 
-    Score of the row's method less that of the column's (same numbers; r, or AUC for two-class
-    targets), on the same participants. A dot marks p < 0.05, two-sided, by the test that knows of
-    overlapping training sets, not corrected for many comparisons; the table below gives q. Look for
-    whole rows of one colour: a method that is better, or worse, than all others.
+    Score of the row's method minus score of the column's method (r, or AUC for two-class targets),
+    on the same participants; rows and columns have the same numbers. A dot marks p < 0.05,
+    two-sided, by the test that is corrected for overlapping training sets, but not for many
+    comparisons (see q in the table below). Look for whole rows of one colour: a method that is
+    better, or worse, than all others.
     """
     # One matrix per cohort and target.
     if results.comparisons.empty:
@@ -31,7 +32,7 @@ def comparison_matrix(results: ReportData) -> tuple[Figure, str]:
     table = results.comparisons[results.comparisons["among"] == "methods"]
     if table.empty:
         raise NothingToDraw(
-            "There is one method beside the reference rows: the table has all comparisons."
+            "There is only one method that is not a reference: the table has all comparisons."
         )
     places = zip(table["cohort"], table["target"], strict=True)
     columns = list(dict.fromkeys(places))[:_MOST_PANELS]
@@ -65,19 +66,19 @@ def comparison_matrix(results: ReportData) -> tuple[Figure, str]:
 
 
 def sweep(results: ReportData) -> tuple[Figure, str]:
-    """What the settings change.
+    """Effect of settings.
 
-    Accuracy over the values of each setting that was swept, one line per cohort and target, other
-    settings averaged. Bars are the 95 % intervals that hold. Look for ups and downs
-    that exceed the bars: without them the setting hardly matters here.
+    r for each value of each setting that was varied, one line per cohort and target, averaged over
+    the values of other settings. Bars are 95 % intervals, corrected for overlapping training sets.
+    Look for changes larger than the bars: where there are none, the setting hardly matters here.
     """
     # One panel per method and setting.
     table = sweep_table(results)
     groups = []
     if len(table):
         groups = list(table.groupby(["name", "setting"], sort=False))[:_MOST_PANELS]
-    nothing = "No setting was swept, so there are no ablations to show."
-    figure, axes = make_panels(groups, nothing, extra=1.8, width=3.6, height=2.6)
+    if_empty = "No setting was varied, so there are no effects of settings to show."
+    figure, axes = make_panels(groups, if_empty, extra=1.8, width=3.6, height=2.6)
     for ax, ((name, setting), part) in zip(axes, groups, strict=True):
         values = part["value"].unique()
         numbers = pd.to_numeric(values, errors="coerce")

@@ -1,4 +1,4 @@
-"""The figure of what was found: every row beside the one of the headline."""
+"""The figure below the headlines: the score of every row with its interval."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from nerve.report.findings import (
     CHANCE,
     METRIC_NAMES,
     NOTHING_PREDICTED,
+    corrected_interval,
     find_in,
-    holding_interval,
 )
 from nerve.report.report_data import NothingToDraw, ReportData, rows_at
 
-_FAINT = 0.45  # opacity of rows that the headline does not name
+_FAINT = 0.45  # opacity of rows that are not in the headline
 
 
 def forest(results: ReportData) -> tuple[Figure, str]:
     """What was found, row by row.
 
-    The score of every row on participants of other folds (r, or AUC for classes) with its 95 %
-    interval; the tick is the mean r of the folds. The row of the headline and the best reference
-    are drawn in full colour. Look for intervals that exclude chance (vertical line), and for how
-    far the headline lies beyond the best reference.
+    The score of every row (r, or AUC for classes) in participants whose targets were not used to
+    train its model, with its 95 % interval; the tick is the mean r of the folds. The row of the
+    headline and the best reference are drawn in full colour. Look for intervals that exclude chance
+    (vertical line), and for how far the row of the headline lies to the right of the best
+    reference.
     """
     # One panel per cohort and target, one row per line.
     if results.scores.empty:
@@ -50,37 +51,37 @@ def forest(results: ReportData) -> tuple[Figure, str]:
     sentences = []
     n_seeds = results.scores.groupby(["cohort", "target", "line"]).size().max()
     if n_seeds > 1:
-        sentences.append(f"Small dots are single seeds ({n_seeds}).")
+        sentences.append(f"Small dots are the {n_seeds} seeds.")
     if len(results.target_columns) > len(columns):
         sentences.append(
             f"The first {len(columns)} of {len(results.target_columns)} targets are shown; the "
-            "table has all."
+            "table has all targets."
         )
     return figure, " ".join(sentences)
 
 
 def _draw_rows(ax: Axes, results: ReportData, column: tuple[str, str], colours: list[str]) -> None:
-    """Score and interval of each line; those that the headline names stand out."""
+    """Score and interval of each line; the two lines of the headline stand out."""
     lines = list(results.lines.index)
     metric = results.metric(*column)
     finding = find_in(results, *column)
     ax.set_xlabel(METRIC_NAMES[metric])
     ax.axvline(CHANCE[metric], color=MUTED, linewidth=0.9)
     if not finding.line:
-        nothing = finding.answer == NOTHING_PREDICTED
-        reason = "not available" if nothing else "too few participants"
+        is_unavailable = finding.answer == NOTHING_PREDICTED
+        reason = "not available" if is_unavailable else "too few participants"
         ax.text(0.03, 0.5, reason, va="center", color=MUTED, transform=ax.transAxes)
         return
     scores = []
     means_of_folds = []
     faces = []
     for place, (line, colour) in enumerate(zip(lines, colours, strict=True)):
-        of_line = results.by_place.get((*column, line), {})
+        of_line = results.scores_at.get((*column, line), {})
         score = of_line.get(metric, np.nan)
-        named = line in (finding.line, finding.reference)
-        face = to_rgba(colour, 1.0 if named else _FAINT)
-        low, high = holding_interval(of_line, metric)
-        ax.hlines(place, low, high, color=face, linewidth=2.6 if named else 1.8)
+        is_in_headline = line in (finding.line, finding.reference)
+        face = to_rgba(colour, 1.0 if is_in_headline else _FAINT)
+        low, high = corrected_interval(of_line, metric)
+        ax.hlines(place, low, high, color=face, linewidth=2.6 if is_in_headline else 1.8)
         if line == finding.line:
             ax.annotate(
                 f"{score:.2f}",

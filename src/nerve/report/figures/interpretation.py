@@ -24,25 +24,25 @@ from nerve.report.figures.style import (
 )
 from nerve.report.report_data import NothingToDraw, ReportData
 
-REACH = 30.0  # mm: a vertex farther from every region's centre stays grey
+REACH = 30.0  # mm; a vertex farther than this from the centre of every region stays grey
 _COORDINATES = ["x", "y", "z"]
 _NO_MAP = "There is no map of regions: `nerve interpret` writes one for every NERVE model."
 _COLOURS = "cividis"
 _SURFACES = (("left", "lateral"), ("left", "medial"), ("right", "medial"), ("right", "lateral"))
-_PAGE_INK = "#111111"  # drawn on white in a dark page too: the outlines of the brain are black
+_PAGE_INK = "#111111"  # the brain is drawn in black on white, on a dark page too
 _MOST_PANELS = 6
 _PAIR = ("network_a", "network_b")
 # Tables with a map of regions, the column that is drawn, and what it is.
 _REGION_MAPS = {
     "network_weights": (
         "weight",
-        "how much the embedding of its network weighs a region (norm of its row of U), relative to "
-        "the mean of the network",
+        "the weight of a region in the embedding of its network (norm of its row of U), relative "
+        "to the mean of the network",
     ),
     "region_occlusion": (
         "change",
-        "how far the features of a participant move when the region is hidden (replaced by the "
-        "mean of participants), relative to the mean of all regions",
+        "how much the features of a participant change when the region is hidden (replaced by the "
+        "mean over participants), relative to the mean of all regions",
     ),
 }
 _MAPS = {"drop": "drop in r when hidden", "pattern": "pattern (Haufe)"}
@@ -51,9 +51,9 @@ _MAPS = {"drop": "drop in r when hidden", "pattern": "pattern (Haufe)"}
 def interpretation_weights(results: ReportData) -> tuple[Figure, str]:
     """Regions that the model relies on.
 
-    Each dot is a region: how much the model relies on it, 1 being the average region. The first
-    region of each network is named at the right. Look for networks that rest on few regions: dots
-    far to the right.
+    Each dot is a region. Its position shows how much the model relies on it, relative to the
+    average region (1). The name at the right is that of the highest region of each network. Look
+    for dots far to the right: networks of which the model uses only a few regions.
     """
     # One row per network.
     table, sentences = _region_map(results)
@@ -69,8 +69,8 @@ def interpretation_weights(results: ReportData) -> tuple[Figure, str]:
         value = regions["value"]
         height = row + rng.uniform(-0.18, 0.18, len(regions))
         ax.scatter(value, height, s=20, color=colours[network], edgecolor=MUTED, linewidth=0.3)
-        first = str(regions["region"].iloc[int(value.argmax())])
-        name = shorten(first.removeprefix("7Networks_").removeprefix("17Networks_"), 30)
+        highest = str(regions["region"].iloc[int(value.argmax())])
+        name = shorten(highest.removeprefix("7Networks_").removeprefix("17Networks_"), 30)
         beside = ax.get_yaxis_transform()
         ax.text(1.01, row, name, transform=beside, va="center", fontsize=7.5, color=INK)
     name_rows(ax, networks, 18)
@@ -82,9 +82,9 @@ def interpretation_weights(results: ReportData) -> tuple[Figure, str]:
 def interpretation_brain(results: ReportData) -> tuple[Figure, str]:
     """Regions that the model relies on, in the brain.
 
-    The same numbers; 1 is the average region. Above: regions' centres in a glass brain. Below:
-    fsaverage, each vertex in the colour of the nearest centre, so borders of regions are
-    approximate. Look for agreement of neighbours and of the two hemispheres.
+    The numbers of the figure above; 1 is the average region. Top: centres of regions in a glass
+    brain. Bottom: the fsaverage surface, each vertex in the colour of the nearest centre, so borders
+    of regions are approximate. Look for neighbouring regions, and for hemispheres, that agree.
     """
     # Four views of the glass brain above four of the surface. Nilearn ships everything it needs.
     table, sentences = _region_map(results)
@@ -173,15 +173,15 @@ def on_surface(table: pd.DataFrame, vertices: np.ndarray, side: str) -> np.ndarr
 def interpretation_attention(results: ReportData) -> tuple[Figure, str]:
     """Attention between networks.
 
-    How much tokens of the row's network look at tokens of the column's, against even attention
-    (log₂ of the ratio: 1 is twice as much, -1 half; mean over participants, heads and seeds).
-    Rollout follows attention through all layers; panels called “pairs” show how much of it the
-    token of each pair of networks receives. Look for columns of one colour: networks that
-    everything reads.
+    How much attention tokens of the row's network pay to tokens of the column's network, relative
+    to even attention (log₂ of the ratio: 1 is twice as much, -1 is half; mean over participants,
+    heads and seeds). Rollout combines the attention of all layers; panels named “pairs” show how
+    much of it the token of each pair of networks receives. Look for columns of one colour: networks
+    to which all others attend more, or less, than evenly.
     """
     # One panel for the pairs, for the rollout and for each layer.
-    nothing = "Attention was not summarised: `nerve interpret` does."
-    tables = results.interpreted("attention", nothing)
+    if_empty = "Attention was not summarised: `nerve interpret` does that."
+    tables = results.map_tables("attention", if_empty)
     shown = []  # title, matrix, names
     for label, table in tables:
         for layer in dict.fromkeys(table["layer"].astype(str)):
@@ -206,15 +206,15 @@ def interpretation_attention(results: ReportData) -> tuple[Figure, str]:
 def interpretation_importance(results: ReportData) -> tuple[Figure, str]:
     """Network pairs that carry a prediction.
 
-    For each pair of networks: how much out-of-fold r falls when its patch is replaced by the
-    training participants' mean (star: the 95 % interval excludes zero), and the covariance of its
-    connectivity with the prediction (Haufe's transform of the ridge weights). Look for pairs that
-    stand out in both. A map that seeds do not share says nothing about the brain.
+    For each pair of networks, left: how much out-of-fold r falls when its patch is replaced by the
+    mean of the training participants; right: the covariance of its connectivity with the prediction
+    (Haufe's transform of the ridge weights). A star marks a 95 % interval that excludes zero. Look
+    for pairs that stand out in both. A map that differs between seeds says nothing about the brain.
     """
     # One row per target, drop at the left, pattern at the right.
-    nothing = "The importance of network pairs was not computed: `nerve interpret` does."
+    if_empty = "The importance of network pairs was not computed: `nerve interpret` does that."
     parts = []  # name of the target, its rows
-    for label, table in results.interpreted("importance", nothing):
+    for label, table in results.map_tables("importance", if_empty):
         for target, part in table.groupby("target", sort=False):
             parts.append((f"{target} ({label})" if label else str(target), part))
     shown = list(itertools.product(parts[:_MOST_PANELS], _MAPS))
@@ -238,24 +238,27 @@ def interpretation_importance(results: ReportData) -> tuple[Figure, str]:
     by_chance = [name for name, part in parts if not part["r_low"].iloc[0] > 0]
     if by_chance:
         sentences.append(
-            f"Not told from chance, so that their maps explain nothing: {', '.join(by_chance)}."
+            "Not distinguishable from chance, so that the maps explain nothing: "
+            f"{', '.join(by_chance)}."
         )
     return figure, " ".join(sentences)
 
 
 def _region_map(results: ReportData) -> tuple[pd.DataFrame, str]:
-    """Regions with a value of the first map; what it is, whose, and how well seeds agree."""
+    """The regions with their values in the first map that is known, and sentences on that map."""
     for label, maps in results.interpretations:
         for name, (column, meaning) in _REGION_MAPS.items():
-            regions = maps.get(name, pd.DataFrame(columns=[column])).dropna(subset=[column])
+            if name not in maps:
+                continue
+            regions = maps[name].dropna(subset=[column])
             if regions.empty:
                 continue
             value = regions[column]
             if name == "network_weights":
                 value = value / value.groupby(regions["network"]).transform("mean")
-            whose = f" of {label}" if label else ""
+            model = f" ({label})" if label else ""
             sentences = (
-                f"Shown is {meaning}{whose}. Agreement over seeds is {agreement_words(regions)}."
+                f"Shown is {meaning}{model}. Agreement over seeds is {agreement_words(regions)}."
             )
             return regions.assign(value=value), sentences
     raise NothingToDraw(_NO_MAP)

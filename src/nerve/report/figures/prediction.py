@@ -1,4 +1,4 @@
-"""Figures of the predictions: how good they are, beside chance, labels and motion."""
+"""Figures of the predictions: against observed values, chance, number of labels and head motion."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class _NullPanel(NamedTuple):
 def scatter(results: ReportData) -> tuple[Figure, str]:
     """Predicted against observed.
 
-    Each dot is one participant, predicted by a model that never saw that participant's score; for
-    each target the method with the highest r (chosen after the fact, so its r flatters). Observed
-    values after covariates were removed. The line is the least-squares fit. Look for a cloud that
-    tilts as a whole, not for a few outliers that carry the fit.
+    Each dot is one participant, predicted by a model that was not trained on that participant's
+    score. Each panel shows the method with the highest r for its target; because it was chosen for
+    its r, this r is optimistic. Observed values are those after covariates were removed. The line
+    is the least-squares fit. Look for a cloud of dots that tilts as a whole, not for a few outliers
+    that determine the line.
     """
     # One panel per cohort and target.
     points_of = {column: _best_predictions(results, column) for column in results.columns}
@@ -49,15 +50,15 @@ def scatter(results: ReportData) -> tuple[Figure, str]:
         observed = points["observed"].to_numpy(float)
         predicted = points["predicted"].to_numpy(float)
         drawn = np.random.default_rng(0).permutation(len(points))[:_MOST_POINTS]
-        many = len(drawn) >= 300
+        is_crowded = len(drawn) >= 300
         ax.scatter(
             observed[drawn],
             predicted[drawn],
-            s=5 if many else 12,
+            s=5 if is_crowded else 12,
             color=BLUE,
             alpha=0.5,
             linewidths=0,
-            rasterized=many,
+            rasterized=is_crowded,
         )
         words = shorten(results.label(points["line"].iloc[0]), 30)
         if observed.std() > 0 and predicted.std() > 0:
@@ -74,19 +75,19 @@ def scatter(results: ReportData) -> tuple[Figure, str]:
 
 
 def null_distribution(results: ReportData) -> tuple[Figure, str]:
-    """Chance, and what was observed.
+    """Observed r beside chance.
 
-    Bars: r when the target is permuted over participants and the model is fitted again, for the
-    best row that has such a null; in panels named “networks”, where there are any, r of models
-    trained with permuted networks. Lines are the observed r, p the share of permutations that reach
-    it. Look for lines that stand clear of the bars.
+    Bars: r after the target was permuted over participants and the model fitted again, for the best
+    row with permutations; in panels named “networks”, r of models trained with permuted networks.
+    Lines: the observed r; p is the share of permutations that reach it. Look for lines to the right
+    of the bars.
     """
     # One panel per cohort and target, for each of the two nulls.
     shown = [_null_of_target(results, column) for column in results.columns]
     shown += [_null_of_networks(results, column) for column in results.columns]
     known = [panel for panel in shown if panel is not None][:_MOST_PANELS]
-    nothing = "No permutations were made (n_permutations: 0), so there is no null distribution."
-    figure, axes = make_panels(known, nothing, height=2.2)
+    if_empty = "No permutations were made (n_permutations: 0), so there is no null distribution."
+    figure, axes = make_panels(known, if_empty, height=2.2)
     for ax, panel in zip(axes, known, strict=True):
         _draw_null(ax, panel.null, panel.observed)
         ax.set_title(wrap_title(panel.title))
@@ -94,15 +95,15 @@ def null_distribution(results: ReportData) -> tuple[Figure, str]:
 
 
 def learning_curves(results: ReportData) -> tuple[Figure, str]:
-    """How many labels.
+    """Score by number of labels.
 
-    Score (r, or AUC for two-class targets) over the number of labelled participants: mean and 95 %
-    interval of the draws, which are the same for every method. Look for a line that is high at the
-    left: it needs few labels.
+    Score (r, or AUC for two-class targets) by the number of labelled participants: mean and 95 %
+    interval over random draws of these participants, which are the same for every method. Look for
+    a line that is high at the left: this method needs few labels.
     """
     # One panel per cohort and target, one curve per line.
     if results.curves.empty:
-        raise NothingToDraw("No learning curves were asked for (labels).")
+        raise NothingToDraw("No learning curves were asked for (labels is empty).")
     labels = {line: results.label(line) for line in results.lines.index}
     # Means over draws and seeds.
     table = curve_table(results.curves.drop(columns="row").rename(columns={"line": "row"}))
@@ -128,16 +129,17 @@ def learning_curves(results: ReportData) -> tuple[Figure, str]:
 def motion(results: ReportData) -> tuple[Figure, str]:
     """Head motion.
 
-    Correlation of each model's predictions with mean framewise displacement (dots), beside that of
-    the target itself (dashed line; before covariates were removed). Look for dots near zero. Red:
-    predictions follow motion more closely than the target; such a model may have learned who moved.
+    Correlation of each model's predictions with mean framewise displacement (FD; dots), and that of
+    the target itself before covariates were removed (dashed line). Look for dots near zero. Red
+    dots: predictions follow motion more closely than the target; such a model may have learned who
+    moved.
     """
     # One panel per cohort and target, one row per line.
     scores = results.mean_scores
     lines = list(results.lines.index)
     if "r_prediction_motion" not in scores or scores["r_prediction_motion"].isna().all():
         raise NothingToDraw(
-            "Head motion was not looked at: there is no column mean_fd, or motion is none."
+            "Head motion was not examined: there is no column mean_fd, or motion is none."
         )
     known = scores.dropna(subset=["r_prediction_motion"])
     groups = list(known.groupby(["cohort", "target"], sort=False))[: most_panels(len(lines))]
@@ -179,7 +181,7 @@ def _draw_null(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:
 
 
 def _null_of_target(results: ReportData, column: tuple[str, str]) -> _NullPanel | None:
-    """The null of the best line that has one, from permuted targets."""
+    """r after permuting the target, for the best line with permutations."""
     nulls = rows_at(results.nulls, *column)
     best = results.best_line(*column, among=set(nulls["line"])) if len(nulls) else None
     if best is None:
@@ -190,7 +192,7 @@ def _null_of_target(results: ReportData, column: tuple[str, str]) -> _NullPanel 
 
 
 def _null_of_networks(results: ReportData, column: tuple[str, str]) -> _NullPanel | None:
-    """The null of the last four methods, from models with permuted networks."""
+    """r of models with permuted networks, beside the observed r of the last four methods."""
     null = rows_at(results.null_scores, *column)
     if null.empty:
         return None

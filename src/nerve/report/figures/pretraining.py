@@ -1,4 +1,4 @@
-"""Figures of pretraining: how FC becomes tokens, the loss, and what a model fills in."""
+"""Figures of pretraining: how FC becomes tokens, the loss, and the reconstruction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GUESSES = {
 }
 _TOKENIZERS = {
     "bilinear": "Each patch becomes one token of {dim} numbers through the weights of its two "
-    "{word}s, Uₗ and Uₘ, which every pair that a {word} is in shares (bilinear tokenizer).",
+    "{word}s, Uₗ and Uₘ; all patches of a {word} share its weights (bilinear tokenizer).",
     "specific": "Each patch becomes one token of {dim} numbers through weights of its own "
     "(specific tokenizer).",
     "shared": "Each patch becomes one token of {dim} numbers through weights that all patches "
@@ -56,9 +56,8 @@ def patch_layout(results: ReportData) -> tuple[Figure, str]:
     """From connectivity to tokens.
 
     Left: FC, cut into one patch for each pair of groups of regions (upper triangle). Right: one
-    token per patch. Look for the patch in the frame, which becomes the token in the frame, and for
-    groups of very different size: their patches have as many numbers each as the pair of groups has
-    entries, and one token all the same.
+    token per patch. Look for the framed patch, which becomes the framed token, and for groups of
+    very different size: large and small patches become one token each.
     """
     # Matrix with its patches at the left, their tokens at the right.
     settings = _patch_settings(results)
@@ -100,7 +99,9 @@ def patch_layout(results: ReportData) -> tuple[Figure, str]:
         linewidth=1.4,
     )
     figure.add_artist(arrow)
-    sizes = f"{patching.sizes.min():,} to {patching.sizes.max():,}"
+    sizes = f"{patching.sizes.min():,}"
+    if patching.sizes.max() > patching.sizes.min():
+        sizes += f" to {patching.sizes.max():,}"
     sentences = [
         f"Here {n_patches} patches of {sizes} entries are cut from {n_regions} × {n_regions}."
     ]
@@ -116,15 +117,15 @@ def loss_curves(results: ReportData) -> tuple[Figure, str]:
 
     Loss on training participants (thin) and on participants held out of training (thick), each in
     the units of its method; the dot is the lowest held-out loss. Look for a thick line that falls
-    and stays low: a rise at the end is over-fitting, and a line that still falls says that more
-    epochs would help.
+    and stays low: a rise at the end is over-fitting, and a line that still falls at the end
+    suggests that more epochs would help.
     """
     # One panel per encoder.
     trained = [encoder for encoder in results.encoders if len(encoder.history)]
     shown = trained[:_MOST_ENCODERS]
-    nothing = "No encoder was trained here, or none has kept its history."
+    if_empty = "No encoder was trained here, or none has a history of its loss."
     width = 2.5 if len(shown) > 1 else 4.0
-    figure, axes = make_panels(shown, nothing, across=4, width=width, height=2.25)
+    figure, axes = make_panels(shown, if_empty, across=4, width=width, height=2.25)
     for ax, encoder in zip(axes, shown, strict=True):
         history = encoder.history.set_index("epoch")
         history = history.reindex(columns=["training_loss", "validation_loss"])
@@ -154,17 +155,16 @@ def reconstruction(results: ReportData) -> tuple[Figure, str]:
 
     Left: mean FC of participants held out of training. Middle: grey patches were hidden from the
     model. Right: hidden patches as the model reconstructs them from the others; visible ones as
-    they are. Look for structure inside the grey patches that returns at the right, and for an r
-    that is above that of the group mean: what participants have in common returns with the group
-    mean alone.
+    they are. Look for structure of the hidden patches that reappears at the right, and for an r
+    above that of the group mean: the group mean alone restores what participants have in common.
     """
-    # Three matrices side by side, of the first encoder that says of how many participants the
-    # example is the mean: without that it may be of one.
+    # Three matrices side by side, of the first encoder with an example that says how many
+    # participants it is the mean of: otherwise it might show a single participant.
     known = [encoder for encoder in results.encoders if encoder.example]
     known = [encoder for encoder in known if encoder.errors.get("example_n")]
     if not known:
         raise NothingToDraw(
-            "No run has kept an example of a reconstruction (it takes ten held-out participants)."
+            "No run has an example of a reconstruction (it needs ten held-out participants)."
         )
     encoder = known[0]
     errors = encoder.errors
@@ -196,12 +196,13 @@ def reconstruction(results: ReportData) -> tuple[Figure, str]:
 
 
 def reconstruction_error(results: ReportData) -> tuple[Figure, str]:
-    """Held-out reconstruction against simple guesses.
+    """Held-out reconstruction beside simple guesses.
 
-    Mean squared error of masked patches in participants held out of training (they only chose the
-    epoch that was kept; lines: 95 % interval over participants). The group mean is the training
-    participants' average matrix; the patch mean is its average within each patch. Look for a model
-    below the group mean: only then has it learned how participants differ.
+    Mean squared error of masked patches in participants held out of training, who served only to
+    choose the epoch that was kept; lines are 95 % intervals over participants. The group mean is
+    the average matrix of the training participants; the patch mean is its average within each
+    patch. Look for a model whose error is below that of the group mean: only then has it learned
+    how participants differ.
     """
     # One row per encoder, three dots.
     # A model that was given may have a ratio in its config.json alone.
@@ -211,19 +212,15 @@ def reconstruction_error(results: ReportData) -> tuple[Figure, str]:
         if encoder.errors and np.isfinite(encoder.error_ratio)
     ]
     if not encoders:
-        raise NothingToDraw(
-            "No run has kept its held-out reconstruction error (reconstruction.json)."
-        )
+        raise NothingToDraw("No run has a held-out reconstruction error (reconstruction.json).")
     figure = Figure(figsize=(7.2, 1.1 + 0.36 * len(encoders)), layout="constrained")
     ax = figure.subplots()
-    findings = []
+    sentences = []
     for row, encoder in enumerate(encoders):
         errors = encoder.errors
-        difference = 1 - encoder.error_ratio
-        side = "below" if difference > 0 else "above"
-        findings.append(
-            f"{encoder.label}: {abs(difference):.0%} {side} the group mean in "
-            f"{errors['n_people']:,} participants"
+        sentences.append(
+            f"{encoder.label}: {encoder.error_ratio:.2f} times the error of the group mean, in "
+            f"{errors['n_people']:,} participants."
         )
         ax.axhline(row, color=GRID, linewidth=0.6, zorder=0)
         for name, (label, colour) in _GUESSES.items():
@@ -246,7 +243,7 @@ def reconstruction_error(results: ReportData) -> tuple[Figure, str]:
     ax.set_xlabel(f"mean squared error of masked patches ({units})")
     ax.spines["left"].set_color(MUTED)
     figure.legend(loc="outside upper right", ncols=3)
-    return figure, f"{'; '.join(findings)}."
+    return figure, " ".join(sentences)
 
 
 def _patch_settings(results: ReportData) -> Mapping[str, Any]:
@@ -255,7 +252,7 @@ def _patch_settings(results: ReportData) -> Mapping[str, Any]:
         if "tokenizer" in encoder.settings:
             return encoder.settings
     if len(results.rows) and "nerve" not in set(results.rows["method"]):
-        raise NothingToDraw("No model that makes tokens of patches is part of these results.")
+        raise NothingToDraw("No model that makes tokens from patches is part of these results.")
     return {}
 
 
@@ -268,7 +265,7 @@ def _known_parcellation(results: ReportData) -> Parcellation:
 
 
 def _groups(parcellation: Parcellation, settings: Mapping[str, Any]) -> list[str]:
-    """The group of each region by which the model cuts."""
+    """The group of each region; the model cuts the matrix between groups."""
     setting = settings.get("patching", "networks")
     if setting == "networks" and parcellation.n_networks == 1 and parcellation.name == "unnamed":
         setting = "grid16"  # as NERVE does for matrices without a parcellation
@@ -276,7 +273,7 @@ def _groups(parcellation: Parcellation, settings: Mapping[str, Any]) -> list[str
         patching = Patching(setting["group_of"], setting["group_names"])
     elif is_patching_name(str(setting)):
         patching = patching_for(parcellation, str(setting))
-    else:  # a file, and a page never opens one that a stranger's settings name
+    else:  # the path of a file, which comes with the results and is never opened
         raise NothingToDraw(
             "The patches follow a table of regions that is not part of these results."
         )
@@ -288,7 +285,7 @@ def _groups(parcellation: Parcellation, settings: Mapping[str, Any]) -> list[str
 
 
 def _group_word(settings: Mapping[str, Any]) -> str:
-    """What a group of regions is called."""
+    """The word for a group of regions."""
     setting = str(settings.get("patching", "networks"))
     if setting.startswith("grid"):
         return "block"
@@ -300,7 +297,7 @@ def _group_word(settings: Mapping[str, Any]) -> str:
 def _model_sentences(
     results: ReportData, settings: Mapping[str, Any], n_masked: int, n_patches: int, group_word: str
 ) -> list[str]:
-    """What the model that ran does with patches."""
+    """What the model does with patches."""
     tokenizer = str(settings["tokenizer"])
     sentence = _TOKENIZERS.get(tokenizer, _OTHER_TOKENIZER)
     sentences = [
@@ -317,7 +314,7 @@ def _model_sentences(
         )
     labels = [encoder.label for encoder in results.encoders if "tokenizer" in encoder.settings]
     if len(labels) > 1:
-        sentences.append(f"Described is {labels[0]}, the first of {len(labels)} such models here.")
+        sentences.append(f"This describes {labels[0]}, the first of {len(labels)} such models.")
     return sentences
 
 
@@ -346,7 +343,7 @@ def _draw_tokens(ax: Axes, patching: Patching, n_masked: int, group_word: str) -
 
 
 def _sketch(parcellation: Parcellation) -> np.ndarray:
-    """A matrix with the contrast of networks, where no cohort is known."""
+    """A made-up matrix with high values within networks, where no cohort is known."""
     networks, groups = np.unique(parcellation.networks, return_inverse=True)
     between = np.random.default_rng(0).normal(0, 0.18, (len(networks), len(networks)))
     np.fill_diagonal(between, 0.5)

@@ -1,4 +1,4 @@
-"""How figures are laid out: panels, labels, matrices with their networks."""
+"""Parts that figures share: panels, labels, matrices with their networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nerve.report.report_data import NothingToDraw, ReportData
 
 def make_panels(
     items: Sized,
-    nothing: str = "",
+    if_empty: str = "",
     across: int = 3,
     width: float = 3.0,
     height: float = 2.5,
@@ -32,7 +32,7 @@ def make_panels(
     ----------
     items : sized
         What is shown.
-    nothing : str
+    if_empty : str
         Sentence of the error where there are no items.
     across : int
         Panels per row.
@@ -50,7 +50,7 @@ def make_panels(
     """
     n = len(items)
     if not n:
-        raise NothingToDraw(nothing)
+        raise NothingToDraw(if_empty)
     columns = min(n, across)
     rows = -(-n // columns)  # rounded up
     figure = Figure(figsize=(width * columns + extra, height * rows), layout="constrained")
@@ -63,7 +63,7 @@ def make_panels(
 def make_line_panels(
     results: ReportData, columns: Sequence[Any], label: str, sharex: bool = True
 ) -> tuple[Figure, list]:
-    """A panel per cohort and target, a row per line.
+    """A figure with one panel per cohort and target, and in each one row per line.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def make_line_panels(
 
 
 def most_panels(n_lines: int) -> int:
-    """How many panels of `n_lines` rows each a reader can take in, and a page hold."""
+    """How many panels of `n_lines` rows are shown: a page with more would be too large to read."""
     return max(3, min(24, 420 // max(1, n_lines)))
 
 
@@ -110,7 +110,7 @@ def shorten(text: object, most: int = 28) -> str:
     Parameters
     ----------
     text : object
-        Whatever is to be named.
+        What the label says.
     most : int
         Number of characters.
 
@@ -128,7 +128,7 @@ def shorten(text: object, most: int = 28) -> str:
 
 
 def name_rows(axes: Axes, names: Sequence[str], most: int = 34) -> None:
-    """Names beside rows 0, 1, 2 …, from the top down."""
+    """Write names beside rows 0, 1, 2 …, from the top down."""
     axes.set_yticks(np.arange(len(names)), [shorten(name, most) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
 
@@ -147,7 +147,7 @@ def draw_fc(
     networks : sequence of str
         The network of each region.
     limit : float
-        Where colours end.
+        The value at the end of the colour scale.
     labels : bool
         Whether networks are named.
 
@@ -194,7 +194,7 @@ def draw_networks(axes: Axes, matrix: np.ndarray, networks: Sequence[str], limit
     networks : sequence of str
         Their names.
     limit : float
-        Where colours end.
+        The value at the end of the colour scale.
 
     Returns
     -------
@@ -274,13 +274,13 @@ def spread_labels(places: np.ndarray, gap: float, most: float) -> np.ndarray:
     array([ 0,  2,  5, 10])
     """
     steps = min(gap, most / max(1, len(places) - 1)) * np.arange(len(places))
-    # Each at least a gap behind the one before.
+    # Each at least one gap behind the one before.
     moved = np.maximum.accumulate(places - steps) + steps
     return np.minimum(moved, most - steps[::-1])
 
 
 def agreement_words(table: pd.DataFrame) -> str:
-    """How well seeds agree, as the table of a map says.
+    """How well the maps of several seeds agree, in words.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def agreement_words(table: pd.DataFrame) -> str:
     Returns
     -------
     str
-        In words.
+        The correlation, or that it is not known.
 
     Examples
     --------
