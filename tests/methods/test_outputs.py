@@ -41,7 +41,7 @@ def test_people_without_numbers_are_named(fc):
 
 
 def test_everyone_alike_is_said(fc):
-    with pytest.warns(NerveWarning, match="all 12 participants have one embedding"):
+    with pytest.warns(NerveWarning, match="all 12 participants have the same embedding"):
         checked_features(np.ones((12, 3)), cohort_of(fc))
 
 

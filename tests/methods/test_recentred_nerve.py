@@ -18,7 +18,7 @@ from nerve.evaluation.sites import site_accuracy
 from nerve.interpret.occlusion import embedding_of
 from nerve.interpret.pretraining import describe_run
 from nerve.methods import packing
-from nerve.methods.recentring import UNSEEN
+from nerve.methods.recentring import UNSEEN_SITES
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, R, SITES = 150, 12, 5
@@ -125,7 +125,7 @@ def test_a_cohort_with_unseen_sites_is_marked(known, planted):
     fitted.transform(known)
     assert fitted.adapted_ == ""
     fitted.transform(planted)
-    assert fitted.adapted_ == UNSEEN
+    assert fitted.adapted_ == UNSEEN_SITES
 
 
 def test_it_is_saved_and_the_card_says_what_of_sites_is_in_the_folder(fitted, planted, tmp_path):
@@ -223,8 +223,8 @@ def test_the_command_line_trains_it_and_marks_rows_of_cohorts_whose_sites_it_has
         tmp_path / "out",
     )
     scores = Results.load(tmp_path / "out").scores
-    assert list(scores["adapted"]) == ["", UNSEEN]
+    assert list(scores["adapted"]) == ["", UNSEEN_SITES]
     assert (
         scores["site_accuracy"].iloc[0] > 0.9 > 0.7 > scores["site_accuracy"].iloc[1]
     )  # chance is 0.5
-    assert UNSEEN in (tmp_path / "out" / "report.html").read_text()
+    assert UNSEEN_SITES in (tmp_path / "out" / "report.html").read_text()

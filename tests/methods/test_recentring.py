@@ -12,7 +12,7 @@ from nerve.evaluation import Results, score_table
 from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
-from nerve.methods.recentring import UNSEEN, SiteShifts
+from nerve.methods.recentring import UNSEEN_SITES, SiteShifts
 from nerve.methods.tangent import TangentSpace
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
@@ -89,7 +89,7 @@ def test_every_site_has_nearly_the_common_mean(planted):
     seen = planted.participants["site"].to_numpy() != 4
     model = TangentSpace(recentre="site").fit(planted.subset(np.flatnonzero(seen)))
     features = model.transform(planted)
-    assert model.adapted_ == UNSEEN
+    assert model.adapted_ == UNSEEN_SITES
     plain = TangentSpace().fit(planted.subset(np.flatnonzero(seen))).transform(planted)
     common = plain[seen].mean(axis=0)
     for site in range(5):
@@ -131,7 +131,7 @@ def test_a_cohort_without_sites_is_refused(planted):
     gaps = Cohort(planted.connectivity, empty, planted.parcellation, name="gaps")
     with pytest.raises(
         NerveError,
-        match=r"column 'site' is empty for 1 of 120 participants, expected a site for everyone",
+        match=r"column 'site' is empty for 1 of 120 participants, expected a site for every participant",
     ):
         TangentSpace(recentre="site").fit_transform(gaps)
 
@@ -147,7 +147,7 @@ def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(
     result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     scores = Results.load(tmp_path / "out").scores.set_index("row")
-    assert list(scores["adapted"]) == ["", UNSEEN]
+    assert list(scores["adapted"]) == ["", UNSEEN_SITES]
     assert scores["site_accuracy"].iloc[0] > 0.9 > 0.4 > scores["site_accuracy"].iloc[1]
     assert scores["r"].iloc[1] > scores["r"].iloc[0] + 0.3
     assert "(recentre site)" in result.output
