@@ -357,7 +357,7 @@ class Method(BaseEstimator):
         return {}
 
     def restore(self, saved: SavedModel) -> None:
-        """Set what `tensors` and `state` gave when saved; refuse what does not fit the parameters."""
+        """Set what `tensors` and `state` have saved; refuse what does not fit the parameters."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -727,8 +727,8 @@ def checked_features(features: np.ndarray, cohort: Cohort) -> np.ndarray:
     if len(flat) > 1 and (flat.min(axis=0) == flat.max(axis=0)).all():
         warnings.warn(
             f"Cohort {cohort.name!r}: all {len(flat)} participants have the same embedding. Check "
-            "that their FC differs (`nerve check`) and that its values are of the size that the model "
-            "was trained on.",
+            "that their FC differs (`nerve check`) and that its values have the size of those that "
+            "the model was trained on.",
             NerveWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Principal components of FC, and what other methods of components share with them."""
+"""Principal components of FC; `turned_components` serves tangent space too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PrincipalComponents(Reference):
     Parameters
     ----------
     n_components : int
-        At most; there are no more than participants less one.
+        At most as many as participants less one.
     """
 
     title: ClassVar[str] = "PCA"
@@ -47,7 +47,7 @@ class PrincipalComponents(Reference):
 
     @property
     def n_features(self) -> int:
-        """Components, and one for the turn."""
+        """Components, and one more because scores are turned."""
         return self.arrays_["components"].shape[1]
 
     def features(self, cohort: Cohort) -> np.ndarray:
@@ -74,7 +74,7 @@ def turned_components(
     width : int
         Components, at most.
     cohort : Cohort
-        The same participants, for the error where all are the same.
+        The same participants, for the error if all have the same FC.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def turned_components(
 
 
 def no_differences(cohort: Cohort) -> NerveError:
-    """The error of a method that learns how participants differ, where they do not."""
+    """The error of a method that learns how participants differ, if they do not."""
     return problem(
         f"Cohort {cohort.name!r}",
         f"the FC of all {len(cohort)} participants is the same",
