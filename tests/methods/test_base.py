@@ -68,8 +68,8 @@ def parcellation() -> Parcellation:
 def cohort(parcellation) -> Cohort:
     series = np.random.default_rng(0).normal(size=(30, 40, 6))
     fc = np.stack([np.corrcoef(x.T) for x in series]).astype(np.float32)
-    people = pd.DataFrame({"participant_id": [f"secret-{i}" for i in range(30)]})
-    return Cohort(fc, people, parcellation, name="tiny")
+    participants = pd.DataFrame({"participant_id": [f"secret-{i}" for i in range(30)]})
+    return Cohort(fc, participants, parcellation, name="tiny")
 
 
 def test_a_cohort_in_another_order_gives_the_same_features(cohort):
@@ -93,7 +93,7 @@ def test_array_and_cohort_agree(cohort):
     assert np.array_equal(clone(first).fit(cohort).transform(cohort), first.transform(cohort))
 
 
-def test_saved_and_loaded_is_identical_and_names_nobody(cohort, tmp_path):
+def test_saved_and_loaded_is_identical_and_contains_no_ids(cohort, tmp_path):
     encoder = RowMean().fit(cohort)
     encoder.save(tmp_path / "model")
     assert {f.name for f in (tmp_path / "model").iterdir()} == {
@@ -164,7 +164,7 @@ def test_unusable_arrays_are_refused(data, sentence, parcellation):
         as_cohort(data, parcellation)
 
 
-def test_not_fitted_is_said():
+def test_use_before_fit_is_refused():
     with pytest.raises(NotFitted, match="Call fit first"):
         RowMean().transform(np.zeros((2, 6, 6)))
 

@@ -26,12 +26,12 @@ REGIONS = 8
 def cohort() -> Cohort:
     rng = np.random.default_rng(0)
     series = rng.normal(size=(12, 60, REGIONS)) + rng.normal(size=(12, 60, 1))
-    people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(12)]})
+    participants = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(12)]})
     parcellation = Parcellation(
         tuple(f"r{i}" for i in range(REGIONS)), ("all",) * REGIONS, name="eight"
     )
     return Cohort(
-        np.stack([np.corrcoef(one.T) for one in series]), people, parcellation, list(series)
+        np.stack([np.corrcoef(one.T) for one in series]), participants, parcellation, list(series)
     )
 
 

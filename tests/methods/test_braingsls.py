@@ -18,11 +18,11 @@ R, N = 12, 8
 def cohort(with_series: bool) -> Cohort:
     rng = np.random.default_rng(0)
     many = [rng.normal(size=(40 + i, R)) @ rng.normal(size=(R, R)) for i in range(N)]
-    people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(N)]})
+    participants = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(N)]})
     regions = Parcellation(tuple(f"r{i}" for i in range(R)), ("a",) * R, name="test")
     return Cohort(
         np.stack([np.corrcoef(one.T) for one in many]),
-        people,
+        participants,
         regions,
         many if with_series else None,
     )
@@ -72,10 +72,10 @@ def literal_codes(
 def test_codes_are_the_convolution_of_the_visible_block_alone(module, fc):
     visible = module.choose_visible(R, Draws(0, 0, N))
     codes = module.codes(fc, None, visible)
-    for person in range(N):
-        regions = visible[person].nonzero()[:, 0].tolist()
-        for region, expected in literal_codes(module, fc[person], regions).items():
-            torch.testing.assert_close(codes[person, region], expected, rtol=1e-3, atol=1e-4)
+    for participant in range(N):
+        regions = visible[participant].nonzero()[:, 0].tolist()
+        for region, expected in literal_codes(module, fc[participant], regions).items():
+            torch.testing.assert_close(codes[participant, region], expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -85,9 +85,11 @@ def test_loss_is_the_masked_adjacency_reconstruction_of_the_paper(module, fc):
     loop = (module.group_graph + torch.eye(R)).numpy()
     degree = loop.sum(0)
     errors = []
-    for person in range(N):
-        codes = literal_codes(module, fc[person], visible[person].nonzero()[:, 0].tolist())
-        h = torch.stack([codes.get(i, noise[person, i]) for i in range(R)])
+    for participant in range(N):
+        codes = literal_codes(
+            module, fc[participant], visible[participant].nonzero()[:, 0].tolist()
+        )
+        h = torch.stack([codes.get(i, noise[participant, i]) for i in range(R)])
         z = torch.zeros(R, 5)
         for i in range(R):
             for j in range(R):
@@ -99,8 +101,8 @@ def test_loss_is_the_masked_adjacency_reconstruction_of_the_paper(module, fc):
         z = z + module.decoder.bias
         for i in range(R):
             for j in range(R):
-                if not (visible[person, i] and visible[person, j]):
-                    errors.append((z[i] @ z[j] - fc[person, i, j]) ** 2)
+                if not (visible[participant, i] and visible[participant, j]):
+                    errors.append((z[i] @ z[j] - fc[participant, i, j]) ** 2)
     torch.testing.assert_close(
         module.training_loss(fc, Draws(0, 3, N)), torch.stack(errors).mean(), rtol=1e-3, atol=1e-4
     )
@@ -122,7 +124,7 @@ def test_the_graph_joins_regions_by_the_groups_mean_and_has_no_loops(module, fc)
     assert torch.equal(module.group_graph, expected)
 
 
-def test_the_graph_is_of_training_people_only():
+def test_the_graph_is_of_training_participants_only():
     data = cohort(False)
     fitted = BrainGSLs(epochs=1, width=4, device="cpu").fit(data)
     training, validation = fitted.validation_split(data, fitted.training_settings())
@@ -132,7 +134,7 @@ def test_the_graph_is_of_training_people_only():
     assert np.array_equal(fitted.module_.group_graph.numpy() == 1, mean >= 0.15)
 
 
-def test_a_quarter_of_the_regions_is_masked_and_masks_differ_between_people(module):
+def test_a_quarter_of_the_regions_is_masked_and_masks_differ_between_participants(module):
     visible = module.choose_visible(R, Draws(0, 0, N))
     assert visible.sum(-1).tolist() == [9] * N
     assert len({tuple(row.tolist()) for row in visible}) > 1

@@ -40,9 +40,11 @@ def series(n=6, volumes=40, seed=0) -> list[np.ndarray]:
 def cohort(with_series: bool, **columns) -> Cohort:
     many = series()
     fc = np.stack([np.corrcoef(one.T) for one in many])
-    people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(len(many))], **columns})
+    participants = pd.DataFrame(
+        {"participant_id": [f"sub-{i}" for i in range(len(many))], **columns}
+    )
     regions = Parcellation(tuple(f"r{i}" for i in range(R)), ("a",) * R, name="test")
-    return Cohort(fc, people, regions, many if with_series else None)
+    return Cohort(fc, participants, regions, many if with_series else None)
 
 
 def tensors(many) -> list[torch.Tensor]:
@@ -171,7 +173,7 @@ def test_wishart_views_of_a_singular_fc_are_correlation_matrices():
         torch.testing.assert_close(view, view.T)
 
 
-def test_agreement_is_byols_symmetric_loss_one_person_at_a_time():
+def test_agreement_is_byols_symmetric_loss_one_participant_at_a_time():
     module = model().eval()
     first, second = module.views(tensors(series()), Draws(0, 0, 6))
     torch.nn.init.normal_(module.target.head[3].weight)
@@ -190,15 +192,15 @@ def test_contrast_is_the_cross_entropy_of_matching_rows_and_predictions():
     fc = torch.stack([correlation(one) for one in tensors(series())])
     index = Draws(0, 5, 6).uniform(R).argsort(-1)[:, :4]
     losses = []
-    for person in range(6):
-        tokens = module.online.tokens(fc[person : person + 1]).clone()
-        for row in index[person]:
+    for participant in range(6):
+        tokens = module.online.tokens(fc[participant : participant + 1]).clone()
+        for row in index[participant]:
             tokens[0, row] = module.mask_vector[0, 0].detach()
         tokens = torch.cat([module.extra_tokens, tokens], 1) + module.positions
         out = module.online.contextualise(tokens)[0, 2:]
-        predictions = torch.stack([module.contrast_head(out[row]) for row in index[person]])
-        for k, row in enumerate(index[person]):
-            scores = torch.stack([fc[person, row] @ p for p in predictions])
+        predictions = torch.stack([module.contrast_head(out[row]) for row in index[participant]])
+        for k, row in enumerate(index[participant]):
+            scores = torch.stack([fc[participant, row] @ p for p in predictions])
             losses.append(torch.logsumexp(scores, 0) - scores[k])
     torch.testing.assert_close(
         module.contrast(fc, Draws(0, 5, 6)), torch.stack(losses).mean(), rtol=1e-4, atol=1e-5
@@ -211,8 +213,8 @@ def test_rebuilding_never_sees_the_hidden_rows():
     fc = torch.stack([correlation(one) for one in tensors(series())])
     rows, tokens = module.hidden_rows(fc, 3, Draws(0, 2, 6))
     changed = fc.clone()
-    for person, index in enumerate(Draws(0, 2, 6).uniform(R).argsort(-1)[:, :3]):
-        changed[person, index] = 7.0
+    for participant, index in enumerate(Draws(0, 2, 6).uniform(R).argsort(-1)[:, :3]):
+        changed[participant, index] = 7.0
     other_rows, other_tokens = module.hidden_rows(changed, 3, Draws(0, 2, 6))
     assert torch.equal(tokens, other_tokens)
     assert (other_rows == 7).all()

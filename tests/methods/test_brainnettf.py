@@ -31,7 +31,7 @@ def test_padding_adds_nothing_where_none_is_needed():
     assert untrained(BrainNetTF(feedforward=8), 7).layers[0].self_attn.embed_dim == 8
 
 
-def test_mixup_trains_on_mixed_pairs_and_validates_on_people():
+def test_mixup_trains_on_mixed_pairs_and_validates_on_single_participants():
     model = untrained(BrainNetTF(n_clusters=4, feedforward=8, dropout=0.0), 8)
     fc, target = torch.randn(6, 8, 8), torch.randn(6)
     model.eval()

@@ -150,12 +150,12 @@ def test_nerve_is_trained_saved_and_used_with_the_means_of_cohorts(here, there, 
 
 
 def test_the_view_fc_is_not_recentred():
-    with pytest.raises(NerveError, match="FC moved by its site is no FC"):
+    with pytest.raises(NerveError, match="FC shifted by its site is not FC"):
         NERVE(view="fc", recentre="cohort").check_parameters()
 
 
 def test_means_of_one_view_are_found_once(here):
     means = CohortMeans.of(TangentView(), here, "cohort")
-    own, has_new = means.meet(TangentView(), here, "cohort")
+    own, has_new = means.whitenings_of(TangentView(), here, "cohort")
     assert not has_new
     assert np.array_equal(own.matrices, means.whitenings)

@@ -103,7 +103,7 @@ def test_a_score_that_one_network_pair_carries_is_predicted(
     assert r > 0.4, r
 
 
-def test_the_score_of_others_is_not_found_where_there_is_none(encoder, training, new):
+def test_shuffled_scores_are_not_learned(encoder, training, new):
     shuffled = np.random.default_rng(1).permutation(column(training, "score"))
     model = FineTunedNERVE(encoder, layers=0, heads=2, epochs=20, batch_size=16, device="cpu")
     model.fit(training, shuffled)
@@ -370,7 +370,7 @@ def test_too_few_participants_for_an_inner_split_are_refused(encoder, training):
     with pytest.raises(NerveError, match="5 of them leave 4 to train on and 1 for the inner"):
         encoder.finetune(training.subset(np.arange(5)), "score", **QUICK)
     one_family = np.array(["the same"] * 40)
-    with pytest.raises(NerveError, match="families whole"):
+    with pytest.raises(NerveError, match="without splitting families"):
         FineTunedNERVE(encoder, **QUICK).fit(
             training.subset(np.arange(40)), column(training, "score")[:40], groups=one_family
         )

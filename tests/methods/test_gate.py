@@ -32,11 +32,11 @@ TINY = {
 def cohort(n=10, volumes=50, with_series=True, seed=0, **columns) -> Cohort:
     rng = np.random.default_rng(seed)
     many = [rng.normal(size=(volumes + i, R)) @ rng.normal(size=(R, R)) for i in range(n)]
-    people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(n)], **columns})
+    participants = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(n)], **columns})
     regions = Parcellation(tuple(f"r{i}" for i in range(R)), ("a",) * R, name="test")
     return Cohort(
         np.stack([np.corrcoef(one.T) for one in many]),
-        people,
+        participants,
         regions,
         many if with_series else None,
     )
@@ -46,12 +46,12 @@ def gate(**changes) -> GATE:
     return GATE(**{**TINY, "epochs": 6, "device": "cpu", **changes})
 
 
-def random_people(n=9, width=6, seed=0) -> torch.Tensor:
+def random_features(n=9, width=6, seed=0) -> torch.Tensor:
     return torch.randn(n, width, generator=torch.Generator().manual_seed(seed))
 
 
 def test_convolution_agrees_with_dense_algebra():
-    x = random_people()
+    x = random_features()
     neighbours, weights = nearest_participants(x, 3)
     layer = PopulationConvolution(6, 4)
     torch.nn.init.normal_(layer.bias)
@@ -65,7 +65,7 @@ def test_convolution_agrees_with_dense_algebra():
 
 
 def test_a_dropped_edge_is_an_edge_that_was_never_there():
-    x = random_people()
+    x = random_features()
     neighbours, weights = nearest_participants(x, 3)
     layer = PopulationConvolution(6, 4)
     dropped = weights.clone()
@@ -76,7 +76,7 @@ def test_a_dropped_edge_is_an_edge_that_was_never_there():
 
 
 def test_neighbours_and_weights_are_those_of_the_gaussian_of_correlation_distance():
-    x = random_people(n=12)
+    x = random_features(n=12)
     distance = 1 - np.corrcoef(x.numpy())
     sigma = distance[~np.eye(12, dtype=bool)].mean()
     affinity = np.exp(-(distance**2) / (2 * sigma**2))
@@ -90,7 +90,7 @@ def test_neighbours_and_weights_are_those_of_the_gaussian_of_correlation_distanc
 
 
 def test_phenotypes_multiply_the_edges():
-    x = random_people(n=12)
+    x = random_features(n=12)
     group = torch.arange(12).float().unsqueeze(-1) % 2
     neighbours, weights = nearest_participants(x, 3, group, torch.tensor([0.5]))
     assert (neighbours % 2 == torch.arange(12).unsqueeze(-1) % 2).all()
@@ -104,7 +104,7 @@ def test_phenotypes_multiply_the_edges():
 
 
 def test_loss_is_the_soft_canonical_correlation_of_the_paper():
-    a, b = random_people(20, 4, 1).double(), random_people(20, 4, 2).double()
+    a, b = random_features(20, 4, 1).double(), random_features(20, 4, 2).double()
     za, zb = ((v - v.mean(0)) / v.std(0, correction=0) for v in (a, b))
     cosines = [float(p @ q / (p.norm() * q.norm())) for p, q in zip(za, zb, strict=True)]
     decorrelation = 0.0
@@ -116,7 +116,7 @@ def test_loss_is_the_soft_canonical_correlation_of_the_paper():
 
 
 def test_the_second_view_is_a_target_for_cosines_and_not_a_source_of_gradient():
-    a, b = random_people(20, 4, 1).requires_grad_(), random_people(20, 4, 2).requires_grad_()
+    a, b = random_features(20, 4, 1).requires_grad_(), random_features(20, 4, 2).requires_grad_()
     agreement_loss(a, b, 0.0).backward()
     assert a.grad.abs().sum() > 0
     assert b.grad is None or b.grad.abs().sum() == 0
@@ -124,7 +124,7 @@ def test_the_second_view_is_a_target_for_cosines_and_not_a_source_of_gradient():
 
 def test_equal_and_uncorrelated_views_have_no_loss():
     basis, _ = torch.linalg.qr(
-        random_people(40, 5).double() - random_people(40, 5).double().mean(0)
+        random_features(40, 5).double() - random_features(40, 5).double().mean(0)
     )
     basis = basis - basis.mean(0)
     basis, _ = torch.linalg.qr(basis)
@@ -185,7 +185,7 @@ def test_projection_has_orthonormal_components_of_the_windows_and_empty_ones_whe
     fitted = gate(n_components=20).fit(cohort(n=3))
     components = fitted.module_.components
     used = components.abs().sum(-1) > 0
-    assert used.sum() == 11  # three people with four windows each, about their mean
+    assert used.sum() == 11  # three participants with four windows each, about their mean
     torch.testing.assert_close(
         components[used] @ components[used].T, torch.eye(11), rtol=1e-3, atol=1e-4
     )
@@ -230,14 +230,14 @@ def test_the_features_are_the_mean_over_windows_on_the_graph_of_the_cohort_given
     windows = fitted.dataset(other).batch(np.array([0]))["features"][0]
     expected = 0
     with torch.no_grad():
-        for people in windows:
+        for participants in windows:
             expected = expected + fitted.module_.embed(
-                people, *nearest_participants(people, 1)
+                participants, *nearest_participants(participants, 1)
             ) / len(windows)
     np.testing.assert_allclose(fitted.transform(other), expected.numpy(), rtol=1e-4, atol=1e-5)
     assert not np.allclose(fitted.transform(other.subset([0, 1])), fitted.transform(other)[:2])
 
 
 @pytest.mark.slow
-def test_the_card_counts_people():
+def test_the_card_counts_participants():
     assert gate().fit(cohort()).data_["n_training"] == 10

@@ -46,31 +46,33 @@ def test_scaled_cosine_error_ignores_scale_and_vanishes_for_equal_directions():
     assert float(scaled_cosine_error(-x, x, 1.0)) == pytest.approx(2, rel=1e-5)
 
 
-def test_training_loss_is_what_the_steps_of_the_paper_give_one_person_at_a_time(fc):
+def test_training_loss_is_what_the_steps_of_the_paper_give_one_participant_at_a_time(fc):
     module = untrained(GraphMAE(width=8, dropout=0.0), R).eval()
     torch.nn.init.normal_(module.mask_token)
     masked = module.choose_masked(R, draws(len(fc)))
     errors = []
-    for person in range(len(fc)):
-        graph = strongest_edges(fc[person : person + 1], 0.1)
-        x = fc[person].clone()
+    for participant in range(len(fc)):
+        graph = strongest_edges(fc[participant : participant + 1], 0.1)
+        x = fc[participant].clone()
         for node in range(R):
-            if masked[person, node]:
+            if masked[participant, node]:
                 x[:, node] = 0
         for node in range(R):
-            if masked[person, node]:
+            if masked[participant, node]:
                 x[node] = module.mask_token.detach()
         code = x[None]
         for layer, activation in zip(module.layers, module.activations, strict=True):
             code = activation(layer(code, graph))
         code = module.to_decoder(code)
         for node in range(R):
-            if masked[person, node]:
+            if masked[participant, node]:
                 code[0, node] = 0
         rebuilt = module.decoder(code, graph)[0]
         for node in range(R):
-            if masked[person, node]:
-                errors.append(1 - torch.cosine_similarity(rebuilt[node], fc[person, node], dim=0))
+            if masked[participant, node]:
+                errors.append(
+                    1 - torch.cosine_similarity(rebuilt[node], fc[participant, node], dim=0)
+                )
     torch.testing.assert_close(
         module.training_loss(fc, draws(len(fc))), torch.stack(errors).mean(), rtol=1e-4, atol=1e-5
     )
@@ -96,7 +98,7 @@ def test_dropout_is_before_every_layer_of_encoder_and_decoder(fc):
     assert all(one is dropped for one, dropped in zip(read, outputs, strict=True))
 
 
-def test_everyone_has_the_same_number_of_masked_nodes_and_masks_differ(fc):
+def test_all_participants_have_the_same_number_of_masked_nodes_and_masks_differ(fc):
     masked = untrained(GraphMAE(width=8), R).choose_masked(R, draws(len(fc)))
     assert masked.sum(-1).tolist() == [R // 2] * len(fc)
     assert len({tuple(row.tolist()) for row in masked}) > 1

@@ -143,7 +143,7 @@ def test_a_cohort_whose_matrices_are_a_pipe_is_refused(cohort, tmp_path):
         Cohort.load(tmp_path / "cohort")
 
 
-def test_a_giant_without_numbers_is_refused_before_it_is_read(model):
+def test_a_file_of_another_size_than_its_header_says_is_refused_before_it_is_read(model):
     """A sparse file of a terabyte takes no disk, and reading it would take all memory."""
     weights = model / "model.safetensors"
     header = weights.read_bytes()[:8]
@@ -219,13 +219,13 @@ def test_another_measure_than_fitted_on_is_refused(kept, there):
         KeptModel.load(kept).predict(with_table(there, measure="fisher_z"))
 
 
-def test_words_that_the_model_does_not_know_are_said(kept, there):
+def test_unknown_categories_cause_a_warning(kept, there):
     model = KeptModel.load(kept)
     with pytest.warns(NerveWarning, match="30 of 30 .* 'group' .* does not know .*male"):
         model.predict(with_table(there, group=np.resize(["male", "female"], 30)))
 
 
-def test_an_age_that_everyone_lacks_is_refused_and_one_that_some_lack_is_said(kept, there):
+def test_a_covariate_without_values_is_refused_and_missing_values_cause_a_warning(kept, there):
     model = KeptModel.load(kept)
     with pytest.raises(NerveError, match="'age' is missing in every row"):
         model.predict(with_table(there, age=np.nan))
@@ -233,7 +233,7 @@ def test_an_age_that_everyone_lacks_is_refused_and_one_that_some_lack_is_said(ke
         model.predict(with_table(there, age=there.participants["age"].where(np.arange(30) > 2)))
 
 
-def test_a_number_that_may_be_a_code_for_missing_is_said(kept, there):
+def test_a_number_that_may_be_a_code_for_missing_causes_a_warning(kept, there):
     ages = there.participants["age"].where(np.arange(30) > 1, -9999.0)
     with pytest.warns(NerveWarning, match="'age' of 2 participants .*-9999"):
         KeptModel.load(kept).predict(with_table(there, age=ages))
@@ -242,7 +242,7 @@ def test_a_number_that_may_be_a_code_for_missing_is_said(kept, there):
 # Few participants
 
 
-def test_what_few_participants_taught_is_not_saved(cohort, tmp_path):
+def test_a_model_of_few_participants_is_not_saved(cohort, tmp_path):
     """The weights of a model of one participant are that participant's FC."""
     few = cohort.subset(range(9))
     with pytest.raises(NerveError, match=r"9 training participants, expected at least 10"):

@@ -37,7 +37,7 @@ def there():
     ("raw", RawFC(), "correlation"), ("raw", RawFC(), "cosine"), ("raw", RawFC(), "linear"),
     ("pca", PrincipalComponents(6), "correlation"), ("tangent", TangentSpace(), "linear"),
 ])  # fmt: skip
-def test_it_says_what_an_evaluation_on_the_other_cohort_says(
+def test_predictions_are_those_of_an_evaluation_on_the_other_cohort(
     here, there, tmp_path, features, encoder, kernel
 ):
     options = {
@@ -92,13 +92,13 @@ def test_classes_are_named(here, there):
     assert set(said.loc[said["target"] == "third: a", "class"]) <= {"a", "others"}
 
 
-def test_what_it_cannot_keep_or_read_is_refused_in_a_sentence(here, there, tmp_path):
+def test_protocols_and_cohorts_that_cannot_be_used_are_refused_in_a_sentence(here, there, tmp_path):
     for options in (
         {"kernel": "rbf"},
         {"combat": True, "site": "site"},
         {"regress_features": True},
     ):
-        with pytest.raises(NerveError, match=f"knows no .*{next(iter(options)).split('=')[0]}"):
+        with pytest.raises(NerveError, match=f"cannot have .*{next(iter(options)).split('=')[0]}"):
             KeptModel(RawFC(), Protocol(targets="score", **options)).fit(here)
     probe = KeptModel(RawFC(), Protocol(targets="score", covariates="age")).fit(here)
     probe.save(tmp_path / "probe")
@@ -180,7 +180,7 @@ def test_rare_levels_and_dates_of_covariates_are_not_kept_and_count_as_the_avera
     assert predicted[0] == pytest.approx(predicted[1])
 
 
-def test_a_covariate_whose_levels_nobody_shares_is_refused(here):
+def test_a_covariate_whose_levels_no_participants_share_is_refused(here):
     cohort = here.subset(np.arange(len(here)))
     cohort.participants["scanned"] = [f"1987-06-{1 + i % 28:02}" for i in range(len(here))]
     with pytest.raises(

@@ -34,13 +34,13 @@ def cohort(parcellation) -> nerve.Cohort:
     """People who differ along three factors that every network pair shares: a masked patch can be told from others."""
     generator = np.random.default_rng(0)
     loadings = generator.normal(size=(3, 19))
-    people = generator.normal(size=(80, 3))
-    fc = 0.08 * np.tanh(np.einsum("pk,ki,kj->pij", people, loadings, loadings))
+    participants = generator.normal(size=(80, 3))
+    fc = 0.08 * np.tanh(np.einsum("pk,ki,kj->pij", participants, loadings, loadings))
     fc += 0.005 * generator.normal(size=(80, 19, 19))
     fc = (fc + fc.transpose(0, 2, 1)) / 2
     fc[:, range(19), range(19)] = 1
     table = pd.DataFrame(
-        {"participant_id": [f"private{i}" for i in range(80)], "score": people[:, 0]}
+        {"participant_id": [f"private{i}" for i in range(80)], "score": participants[:, 0]}
     )
     return nerve.Cohort(fc.astype(np.float32), table, parcellation, name="factors")
 
@@ -62,7 +62,9 @@ def test_the_call_of_the_design_page(cohort, parcellation):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", ["bilinear", "shared", "specific"])
-def test_masked_patches_of_new_people_are_predicted_better_than_by_the_mean(cohort, tokenizer):
+def test_masked_patches_of_new_participants_are_predicted_better_than_by_the_mean(
+    cohort, tokenizer
+):
     init = {} if tokenizer == "bilinear" else {"init": "scaled"}
     train, test = cohort.subset(np.arange(60)), cohort.subset(np.arange(60, 80))
     settings = {
@@ -102,7 +104,7 @@ def test_same_seed_same_weights_other_seed_others(fitted, cohort):
     assert not np.allclose(other.transform(cohort), fitted.transform(cohort))
 
 
-def test_embedding_does_not_depend_on_who_else_is_embedded(fitted, cohort):
+def test_an_embedding_does_not_depend_on_the_other_participants(fitted, cohort):
     alone = np.concatenate([fitted.transform(cohort.subset([i])) for i in range(4)])
     np.testing.assert_allclose(alone, fitted.transform(cohort)[:4], atol=1e-5)
 
@@ -207,7 +209,7 @@ def test_reconstruct_gives_symmetric_matrices_off_the_diagonal_blocks(fitted, co
     assert np.array_equal(rebuilt[:, first, second], rebuilt[:, second, first])
 
 
-def test_array_without_parcellation_is_cut_into_sixteens_with_a_note():
+def test_array_without_parcellation_is_cut_into_sixteens_with_a_warning():
     fc = np.stack([np.corrcoef(np.random.default_rng(i).normal(size=(40, 60))) for i in range(10)])
     with pytest.warns(NerveWarning, match="sixteens"):
         encoder = nerve.NERVE(**TINY).fit(fc)

@@ -22,7 +22,7 @@ every_preset = pytest.mark.parametrize("preset", PRESETS)
 
 @pytest.fixture(scope="module")
 def cohort() -> nerve.Cohort:
-    """Forty people of 19 regions in four networks."""
+    """Forty participants of 19 regions in four networks."""
     sizes = [5, 3, 7, 4]
     networks = tuple(f"N{g}" for g, n in enumerate(sizes) for _ in range(n))
     parcellation = nerve.Parcellation(tuple(f"r{i}" for i in range(19)), networks, name="nineteen")
@@ -72,7 +72,7 @@ def test_random_weights_change_the_features(preset, pooling, part, fitted, cohor
     within = (before - before.mean(0)).ravel(), (after - after.mean(0)).ravel()
     assert (
         np.corrcoef(*within)[0, 1] < 0.99
-    )  # how people differ has changed, not only where all of them are
+    )  # how participants differ has changed, not only where all of them are
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_permuted_networks_change_tokens(preset, cohort, fitted):
 
 
 @every_preset
-def test_pca_is_principal_components_of_what_sets_the_tokens_of_everyone_apart(
+def test_pca_is_principal_components_of_the_differences_of_tokens_from_the_mean(
     preset, cohort, fitted
 ):
     encoder = fitted[preset]

@@ -1,4 +1,4 @@
-"""Embeddings are numbers and differ between people, or somebody is told."""
+"""Embeddings are numbers and differ between participants, or somebody is told."""
 
 import numpy as np
 import pandas as pd
@@ -33,21 +33,21 @@ def fc():
     ).astype(np.float32)
 
 
-def test_people_without_numbers_are_named(fc):
+def test_participants_whose_features_are_not_finite_are_named(fc):
     values = np.zeros((12, 2, 3))
     values[5, 1, 2], values[9] = np.nan, np.inf
     with pytest.raises(NerveError, match="embedding of sub-05, sub-09 is not finite"):
         checked_features(values, cohort_of(fc))
 
 
-def test_everyone_alike_is_said(fc):
-    with pytest.warns(NerveWarning, match="all 12 participants have one embedding"):
+def test_identical_features_cause_a_warning(fc):
+    with pytest.warns(NerveWarning, match="all 12 participants have the same embedding"):
         checked_features(np.ones((12, 3)), cohort_of(fc))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e20])
 @pytest.mark.parametrize("method", [PrincipalComponents(), PPCA(patching="grid2")])
-def test_methods_name_people_whose_fc_is_of_no_use(fc, value, method):
+def test_methods_name_participants_whose_fc_cannot_be_used(fc, value, method):
     fc[7, 0, 1] = fc[7, 1, 0] = value
     with pytest.raises(NerveError, match="sub-07"):
         method.fit(cohort_of(fc))
@@ -59,7 +59,7 @@ def test_missing_raw_fc_is_not_handed_on(fc):
         RawFC().fit_transform(cohort_of(fc))
 
 
-def test_batches_name_people_whose_fc_is_of_no_use(fc):
+def test_batches_name_participants_whose_fc_cannot_be_used(fc):
     fc[7] = np.nan
     source = CohortDataset(cohort_of(fc), "fc")
     source.batch(np.arange(5))
@@ -70,7 +70,7 @@ def test_batches_name_people_whose_fc_is_of_no_use(fc):
 
 
 @pytest.mark.parametrize("method", [PrincipalComponents, PPCA])
-def test_components_of_identical_people_are_refused(fc, method):
+def test_components_of_identical_participants_are_refused(fc, method):
     with pytest.raises(NerveError, match="the FC of all 12 participants is the same"):
         method(n_components=3).fit(cohort_of(np.repeat(fc[:1], 12, axis=0)))
 

@@ -18,7 +18,7 @@ from nerve.evaluation.sites import site_accuracy
 from nerve.interpret.occlusion import embedding_of
 from nerve.interpret.pretraining import describe_run
 from nerve.methods import packing
-from nerve.methods.recentring import UNSEEN
+from nerve.methods.recentring import UNSEEN_SITES
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, R, SITES = 150, 12, 5
@@ -76,7 +76,7 @@ def everyone(cohort):
 
 @pytest.mark.slow
 def test_an_age_that_sites_carry_is_gone_and_what_differs_within_sites_stays(planted):
-    people, protocol = prepare_participants(
+    participants, protocol = prepare_participants(
         planted, Protocol(targets=["age", "score"], site="site")
     )
     found = {}
@@ -85,10 +85,10 @@ def test_an_age_that_sites_carry_is_gone_and_what_differs_within_sites_stays(pla
         scores = score_table(
             predict({"nerve": model}, planted, ["age", "score"], n_folds=3), n_bootstrap=0
         )
-        prepared = make_feature_sets(model, planted)[0].prepare(planted, people, protocol)
+        prepared = make_feature_sets(model, planted)[0].prepare(planted, participants, protocol)
         found[recentre] = [
             *scores.set_index("target")["r"],
-            site_accuracy(prepared, people, protocol),
+            site_accuracy(prepared, participants, protocol),
         ]
     age, score, accuracy = found[None]
     assert age > 0.9
@@ -114,7 +114,7 @@ def test_matrices_have_the_common_mean_at_every_site_that_was_trained_on_or_not(
         np.testing.assert_allclose(moved[mine], plain[mine] - shift, atol=1e-5)
 
 
-def test_of_a_site_that_was_trained_on_nobody_else_in_the_cohort_counts(fitted, planted):
+def test_features_at_a_known_site_do_not_depend_on_the_other_participants(fitted, planted):
     some = planted.subset(np.arange(40, 50))
     alone = np.concatenate([fitted.transform(some.subset([k])) for k in range(10)])
     np.testing.assert_allclose(fitted.transform(planted)[40:50], alone, atol=1e-5)
@@ -125,10 +125,10 @@ def test_a_cohort_with_unseen_sites_is_marked(known, planted):
     fitted.transform(known)
     assert fitted.adapted_ == ""
     fitted.transform(planted)
-    assert fitted.adapted_ == UNSEEN
+    assert fitted.adapted_ == UNSEEN_SITES
 
 
-def test_it_is_saved_and_the_card_says_what_of_sites_is_in_the_folder(fitted, planted, tmp_path):
+def test_it_is_saved_and_the_card_says_what_the_weights_hold_about_sites(fitted, planted, tmp_path):
     folder = fitted.save(tmp_path / "model")
     again = NERVE.load(folder, device="cpu")
     np.testing.assert_array_equal(again.transform(planted), fitted.transform(planted))
@@ -151,7 +151,7 @@ def test_it_is_saved_and_the_card_says_what_of_sites_is_in_the_folder(fitted, pl
         NERVE.load(folder)
 
 
-def test_a_model_without_it_says_nothing_of_sites(known, tmp_path):
+def test_a_model_without_recentring_does_not_mention_sites(known, tmp_path):
     model = NERVE(**SMALL).fit(known)
     assert not [name for name in model.tensors() if name.startswith("sites")]
     config = model.configuration()
@@ -173,7 +173,7 @@ def test_a_cohort_on_disk_and_a_run_that_goes_on_give_the_same(known, tmp_path, 
 
 
 @pytest.mark.slow
-def test_what_explains_a_model_reads_recentred_matrices(fitted, planted, tmp_path):
+def test_explanations_of_a_model_read_recentred_matrices(fitted, planted, tmp_path):
     expected = fitted.transform(planted)
     for patching in (fitted.patching_, Patching.grid(R, 6)):
         features = embedding_of(fitted, planted, patching).features
@@ -223,8 +223,8 @@ def test_the_command_line_trains_it_and_marks_rows_of_cohorts_whose_sites_it_has
         tmp_path / "out",
     )
     scores = Results.load(tmp_path / "out").scores
-    assert list(scores["adapted"]) == ["", UNSEEN]
+    assert list(scores["adapted"]) == ["", UNSEEN_SITES]
     assert (
         scores["site_accuracy"].iloc[0] > 0.9 > 0.7 > scores["site_accuracy"].iloc[1]
     )  # chance is 0.5
-    assert UNSEEN in (tmp_path / "out" / "report.html").read_text()
+    assert UNSEEN_SITES in (tmp_path / "out" / "report.html").read_text()

@@ -12,7 +12,7 @@ from nerve.evaluation import Results, score_table
 from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
-from nerve.methods.recentring import UNSEEN, SiteShifts
+from nerve.methods.recentring import UNSEEN_SITES, SiteShifts
 from nerve.methods.tangent import TangentSpace
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
@@ -65,11 +65,11 @@ def test_an_unseen_site_is_recentred_by_its_own_participants(planted):
 
 @pytest.mark.slow
 def test_sites_are_no_longer_told_apart(planted):
-    people, protocol = prepare_participants(planted, Protocol(targets="score", site="site"))
+    participants, protocol = prepare_participants(planted, Protocol(targets="score", site="site"))
 
     def accuracy(model):
-        prepared = make_feature_sets(model, planted)[0].prepare(planted, people, protocol)
-        return site_accuracy(prepared, people, protocol)
+        prepared = make_feature_sets(model, planted)[0].prepare(planted, participants, protocol)
+        return site_accuracy(prepared, participants, protocol)
 
     assert accuracy(TangentSpace()) > 0.9
     assert accuracy(TangentSpace(recentre="site")) < 0.4  # chance is 0.2
@@ -89,7 +89,7 @@ def test_every_site_has_nearly_the_common_mean(planted):
     seen = planted.participants["site"].to_numpy() != 4
     model = TangentSpace(recentre="site").fit(planted.subset(np.flatnonzero(seen)))
     features = model.transform(planted)
-    assert model.adapted_ == UNSEEN
+    assert model.adapted_ == UNSEEN_SITES
     plain = TangentSpace().fit(planted.subset(np.flatnonzero(seen))).transform(planted)
     common = plain[seen].mean(axis=0)
     for site in range(5):
@@ -101,7 +101,7 @@ def test_every_site_has_nearly_the_common_mean(planted):
         np.testing.assert_allclose(features[mine] - features[mine].mean(axis=0), within, atol=1e-5)
 
 
-def test_one_participant_alone_keeps_half_of_what_sets_them_apart():
+def test_a_site_of_one_participant_is_shifted_half_of_the_way():
     shifts = SiteShifts.of(np.zeros((4, 2)).__getitem__, np.array(list("aabb")))
     alone, site = np.array([[2.0, 4.0]]), np.array(["c"])
     np.testing.assert_allclose(
@@ -131,7 +131,7 @@ def test_a_cohort_without_sites_is_refused(planted):
     gaps = Cohort(planted.connectivity, empty, planted.parcellation, name="gaps")
     with pytest.raises(
         NerveError,
-        match=r"column 'site' is empty for 1 of 120 participants, expected a site for everyone",
+        match=r"column 'site' is empty for 1 of 120 participants, expected a site for every participant",
     ):
         TangentSpace(recentre="site").fit_transform(gaps)
 
@@ -147,13 +147,13 @@ def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(
     result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     scores = Results.load(tmp_path / "out").scores.set_index("row")
-    assert list(scores["adapted"]) == ["", UNSEEN]
+    assert list(scores["adapted"]) == ["", UNSEEN_SITES]
     assert scores["site_accuracy"].iloc[0] > 0.9 > 0.4 > scores["site_accuracy"].iloc[1]
     assert scores["r"].iloc[1] > scores["r"].iloc[0] + 0.3
     assert "(recentre site)" in result.output
 
 
-def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_its_own():
+def test_sites_of_few_participants_are_not_saved_and_are_recentred_like_unseen_ones():
     rng = np.random.default_rng(1)
     sites = np.array(["large"] * 12 + ["small"] * 4 + ["tiny"] * 6)
     features = rng.normal(size=(22, 5)) + 9 * (sites == "small")[:, None]
@@ -169,7 +169,7 @@ def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_it
     assert none.shifts.shape == (0, 5)
 
 
-def test_sites_of_few_participants_cannot_be_told_from_the_common_mean_and_the_others():
+def test_the_mean_of_few_participants_cannot_be_computed_from_the_common_mean_and_the_shifts():
     sites = np.array(["large"] * 30 + ["middle"] * 11 + ["small"])
     features = np.random.default_rng(1).normal(size=(42, 500))
     shifts = SiteShifts.of(features.__getitem__, sites)

@@ -18,14 +18,14 @@ def cohort() -> Cohort:
     rng = np.random.default_rng(0)
     fc = np.stack([np.corrcoef(x) for x in rng.normal(size=(30, 9, 40))])
     labels = tuple(f"r{i}" for i in range(9))
-    people = pd.DataFrame(
+    participants = pd.DataFrame(
         {
             "participant_id": [f"p{i}" for i in range(30)],
             "age": rng.uniform(8, 20, 30),
             "sex": rng.choice(["F", "M"], 30),
         }
     )
-    return Cohort(fc, people, Parcellation(labels, ("all",) * 9, name="nine"))
+    return Cohort(fc, participants, Parcellation(labels, ("all",) * 9, name="nine"))
 
 
 def test_raw_is_the_upper_triangle(cohort):
@@ -44,7 +44,7 @@ def test_components_keep_the_distances_of_those_of_scikit_learn(cohort):
     np.testing.assert_allclose(found.sum(1), 0, atol=1e-4)
 
 
-def test_components_are_no_more_than_people_allow(cohort):
+def test_there_are_fewer_components_than_participants(cohort):
     few = cohort.subset(np.arange(5))
     assert PrincipalComponents(n_components=256).fit_transform(few).shape == (
         5,

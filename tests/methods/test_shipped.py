@@ -43,10 +43,10 @@ def like_the_training(encoder, change=lambda series: series):
     root = vectors * np.sqrt(np.maximum(values, 0))
     rng = np.random.default_rng(0)
     series = [change(root @ rng.normal(size=(419, VOLUMES))) for _ in range(N)]
-    people = pd.DataFrame(
+    participants = pd.DataFrame(
         {"participant_id": [f"p{i:02}" for i in range(N)], "age": rng.uniform(20, 50, N)}
     )
-    return Cohort(np.stack([np.corrcoef(one) for one in series]), people, REGIONS, name="new")
+    return Cohort(np.stack([np.corrcoef(one) for one in series]), participants, REGIONS, name="new")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_the_file_is_small_and_holds_statistics_of_the_group_only(encoder):
     assert shapes["components"][1] <= n // 4
 
 
-def test_the_card_says_who_how_and_what_was_measured():
+def test_the_card_says_on_whom_and_how_it_was_trained_and_what_was_measured():
     said = CliRunner().invoke(app, ["models", "show", NAME]).output
     for word in (
         "UCLA",
@@ -92,9 +92,7 @@ def test_the_card_says_who_how_and_what_was_measured():
 
 
 @pytest.mark.slow
-def test_a_cohort_like_it_is_embedded_in_silence_and_others_are_warned_about(
-    encoder, cohort, tmp_path
-):
+def test_only_cohorts_that_look_different_cause_a_warning(encoder, cohort, tmp_path):
     assert not encoder.likeness(cohort).differences
     fc, off = np.array(cohort.connectivity), 1 - np.eye(419)
     seven = REGIONS.positions_of(load_parcellation("schaefer400-7+aseg19"))

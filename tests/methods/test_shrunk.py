@@ -19,7 +19,7 @@ REGIONS = Parcellation.from_table(
 
 
 @pytest.fixture(scope="module")
-def people() -> Cohort:
+def participants() -> Cohort:
     """120 participants whose score is how much the first six regions share; scans have 40 volumes."""
     rng = np.random.default_rng(0)
     series, score = rng.normal(size=(120, 24, 40)), rng.uniform(0, 2, 120)
@@ -28,14 +28,14 @@ def people() -> Cohort:
     return Cohort(np.stack([np.corrcoef(one) for one in series]), table, REGIONS, name="few")
 
 
-def test_scores_are_multiplied_by_one_minus_median_over_variance(people):
-    values = TangentSpace(shrinkage=0.3).fit_transform(people).astype(float)
+def test_scores_are_multiplied_by_one_minus_median_over_variance(participants):
+    values = TangentSpace(shrinkage=0.3).fit_transform(participants).astype(float)
     values -= values.mean(0)
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     sizes, directions = np.linalg.svd(values, full_matrices=False)[1:]
     variances = sizes[:119] ** 2  # 120 participants differ in 119 directions
     expected = values @ directions[:119].T * np.maximum(0, 1 - np.median(variances) / variances)
-    features = ShrunkTangentSpace(shrinkage=0.3).fit_transform(people)
+    features = ShrunkTangentSpace(shrinkage=0.3).fit_transform(participants)
     assert features.shape == (
         120,
         60,
@@ -45,40 +45,42 @@ def test_scores_are_multiplied_by_one_minus_median_over_variance(people):
 
 
 @pytest.mark.slow
-def test_a_planted_score_is_found_in_participants_who_were_not_in_the_fit(people):
+def test_a_planted_score_is_found_in_participants_who_were_not_in_the_fit(participants):
     predictions = predict(
-        {"shrunk": ShrunkTangentSpace()}, people, ["score"], n_folds=4, motion=None
+        {"shrunk": ShrunkTangentSpace()}, participants, ["score"], n_folds=4, motion=None
     )
     assert np.corrcoef(predictions["observed"], predictions["predicted"])[0, 1] > 0.8
 
 
-def test_it_is_saved_and_reads_any_order_of_regions(people, tmp_path):
-    model = ShrunkTangentSpace(n_components=4).fit(people.subset(np.arange(80)))
-    features = model.transform(people)
+def test_it_is_saved_and_reads_any_order_of_regions(participants, tmp_path):
+    model = ShrunkTangentSpace(n_components=4).fit(participants.subset(np.arange(80)))
+    features = model.transform(participants)
     again = ShrunkTangentSpace.load(model.save(tmp_path / "model"))
-    np.testing.assert_array_equal(again.transform(people), features)
+    np.testing.assert_array_equal(again.transform(participants), features)
     order = np.random.default_rng(0).permutation(24)
-    fc = np.asarray(people.connectivity)[:, order][:, :, order]
-    moved = Cohort(fc, people.participants, REGIONS.subset(order), name="moved")
+    fc = np.asarray(participants.connectivity)[:, order][:, :, order]
+    moved = Cohort(fc, participants.participants, REGIONS.subset(order), name="moved")
     np.testing.assert_allclose(model.transform(moved), features, atol=1e-5)
 
 
-def test_the_logarithms_of_training_participants_are_taken_once(people, tmp_path, monkeypatch):
-    some = people.subset(np.arange(80))
+def test_the_logarithms_of_training_participants_are_taken_once(
+    participants, tmp_path, monkeypatch
+):
+    some = participants.subset(np.arange(80))
     model = ShrunkTangentSpace().fit(some)
     expected = ShrunkTangentSpace.load(model.save(tmp_path / "model")).transform(some)
-    others = np.asarray(people.connectivity)[40:]
+    others = np.asarray(participants.connectivity)[40:]
     assert not np.array_equal(model.transform(others), expected)
     monkeypatch.setattr(TangentView, "apply", None)
-    np.testing.assert_array_equal(model.transform(people.subset(np.arange(80))), expected)
+    np.testing.assert_array_equal(model.transform(participants.subset(np.arange(80))), expected)
     assert model.set_params(n_components=3).transform(some).shape == (80, 4)
 
 
-def test_what_cannot_be_shrunk_is_refused(people):
+def test_what_cannot_be_shrunk_is_refused(participants):
     with pytest.raises(NerveError, match="2 participants, expected at least 3"):
-        ShrunkTangentSpace().fit(people.subset(np.arange(2)))
+        ShrunkTangentSpace().fit(participants.subset(np.arange(2)))
     with pytest.raises(NerveError, match="is the same"):
-        ShrunkTangentSpace().fit(np.asarray(people.connectivity)[[0] * 5])
+        ShrunkTangentSpace().fit(np.asarray(participants.connectivity)[[0] * 5])
     with pytest.raises(
         NerveError, match="recentre"
     ):  # tangent space has it; here it would do nothing

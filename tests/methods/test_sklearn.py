@@ -33,11 +33,11 @@ def cohort() -> Cohort:
         + rng.normal(size=(24, 60, 1)) * np.linspace(0, 2, 24)[:, None, None]
     )
     fc = np.stack([np.corrcoef(one.T) for one in series])
-    people = pd.DataFrame(
+    participants = pd.DataFrame(
         {"participant_id": [f"p{i:02}" for i in range(24)], "age": np.linspace(8, 20, 24)}
     )
-    people["sex"] = ["f", "m"] * 12
-    return Cohort(fc, people, REGIONS, list(series), "tiny", notes={"region_match": "size"})
+    participants["sex"] = ["f", "m"] * 12
+    return Cohort(fc, participants, REGIONS, list(series), "tiny", notes={"region_match": "size"})
 
 
 # ---- a cohort is chosen from as an array is

@@ -1,4 +1,4 @@
-"""Tangent space as a row: the entries of the view, and people without a logarithm refused by name."""
+"""Tangent space as a row: the entries of the view, and participants without a logarithm refused by name."""
 
 import numpy as np
 import pandas as pd
@@ -16,39 +16,39 @@ REGIONS = Parcellation.from_table(
 
 
 @pytest.fixture(scope="module")
-def people() -> Cohort:
-    """Seventy people: more than are read at a time."""
+def participants() -> Cohort:
+    """Seventy participants: more than are read at a time."""
     series = np.random.default_rng(0).normal(size=(70, 6, 30))
     ids = pd.DataFrame({"participant_id": [f"p{i:02}" for i in range(70)]})
     return Cohort(np.stack([np.corrcoef(one) for one in series]), ids, REGIONS, name="few")
 
 
-def test_features_are_the_entries_of_the_view(people):
-    training = people.subset(np.arange(66))
-    features = TangentSpace(shrinkage=0.3).fit(training).transform(people)
-    matrices = TangentView(0.3).fit(training.connectivity).apply(people.connectivity)
+def test_features_are_the_entries_of_the_view(participants):
+    training = participants.subset(np.arange(66))
+    features = TangentSpace(shrinkage=0.3).fit(training).transform(participants)
+    matrices = TangentView(0.3).fit(training.connectivity).apply(participants.connectivity)
     np.testing.assert_allclose(features, matrices[:, *np.triu_indices(6)], atol=1e-6)
 
 
-def test_what_is_no_correlation_is_refused_by_name(people):
-    fc = np.array(people.connectivity)
+def test_what_is_no_correlation_is_refused_by_name(participants):
+    fc = np.array(participants.connectivity)
     fc[3, 0, 1] = fc[3, 1, 0] = 4.0
-    bad = Cohort(fc, people.participants, REGIONS, name="few")
+    bad = Cohort(fc, participants.participants, REGIONS, name="few")
     with pytest.raises(
         NerveError, match=r"The FC of p03 is not positive definite.*larger `shrinkage`"
     ):
-        TangentSpace().fit(people).transform(bad)
+        TangentSpace().fit(participants).transform(bad)
     with pytest.raises(NerveError, match="mean FC is not positive definite"):
         TangentSpace().fit(fc[[3, 3, 3]])
     with pytest.raises(NerveError, match=r"shrinkage is 1\.0, expected less than 1"):
-        TangentSpace(shrinkage=1.0).fit(people)
+        TangentSpace(shrinkage=1.0).fit(participants)
 
 
-def test_components_keep_the_distances_of_the_entries_and_are_saved(people, tmp_path):
-    entries = TangentSpace().fit_transform(people)
-    model = TangentSpace(n_components=21).fit(people)  # all there are for six regions
-    scores = model.transform(people)
+def test_components_keep_the_distances_of_the_entries_and_are_saved(participants, tmp_path):
+    entries = TangentSpace().fit_transform(participants)
+    model = TangentSpace(n_components=21).fit(participants)  # all there are for six regions
+    scores = model.transform(participants)
     np.testing.assert_allclose(pdist(scores), pdist(entries), rtol=1e-3)
     np.testing.assert_allclose(scores.sum(axis=1), 0, atol=1e-5)
     again = TangentSpace.load(model.save(tmp_path / "model"))
-    np.testing.assert_array_equal(again.transform(people), scores)
+    np.testing.assert_array_equal(again.transform(participants), scores)

@@ -22,7 +22,7 @@ from nerve.methods.runs import embed_file
 ATLAS = load_parcellation("schaefer100-17")
 
 
-def people(seed, change=lambda series: series, n=14):
+def participants(seed, change=lambda series: series, n=14):
     """A cohort whose networks have signals of their own over a global one; `change` is done to the time series."""
     rng = np.random.default_rng(seed)
     network = np.unique(ATLAS.networks, return_inverse=True)[1]
@@ -52,7 +52,7 @@ def without_global_signal(series):
 @pytest.fixture(scope="module")
 def trained() -> NERVE:
     settings = {"dim": 16, "epochs": 1, "n_components": 4, "device": "cpu"}
-    return NERVE.from_preset("small", **settings).fit(people(0))
+    return NERVE.from_preset("small", **settings).fit(participants(0))
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def run(trained, tmp_path_factory):
 # ---- likeness
 
 
-def test_other_people_of_the_same_kind_are_like_the_training_cohort(trained):
-    like = trained.likeness(people(1))
+def test_other_participants_of_the_same_population_look_like_the_training_cohort(trained):
+    like = trained.likeness(participants(1))
     assert like.words.startswith("group means correlate by 0.9")
     assert not like.differences
 
@@ -72,23 +72,26 @@ def test_other_people_of_the_same_kind_are_like_the_training_cohort(trained):
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        (lambda: changed(people(1), in_fisher_z), r"Values go up to \d\.\d+.*Fisher z.*--values z"),
         (
-            lambda: people(1, without_global_signal),
+            lambda: changed(participants(1), in_fisher_z),
+            r"Values go up to \d\.\d+.*Fisher z.*--values z",
+        ),
+        (
+            lambda: participants(1, without_global_signal),
             r"\d+% of the entries are negative.*regressed out in this cohort",
         ),
         (
-            lambda: changed(people(1), lambda fc: np.where(np.eye(100), 1, fc * 0.3)),
+            lambda: changed(participants(1), lambda fc: np.where(np.eye(100), 1, fc * 0.3)),
             "spread by 0.*another measure",
         ),
         (
-            lambda: changed(people(1), lambda fc: fc[:, _SEVEN[:, None], _SEVEN]),
+            lambda: changed(participants(1), lambda fc: fc[:, _SEVEN[:, None], _SEVEN]),
             r"group mean correlates by 0\.\d+.*order of schaefer100-7",
         ),
     ],
     ids=["Fisher z", "global signal", "spread", "order"],
 )
-def test_a_planted_difference_is_said(trained, other, sentence):
+def test_a_planted_difference_is_reported(trained, other, sentence):
     found = " ".join(trained.likeness(other()).differences)
     assert pd.Series([found]).str.contains(sentence, regex=True).all(), found
 
@@ -99,19 +102,23 @@ _SEVEN = ATLAS.positions_of(
 
 
 def test_the_other_way_round_the_global_signal_is_the_models():
-    found = likeness(Signature.of(people(0, without_global_signal)), people(1)).differences
+    found = likeness(
+        Signature.of(participants(0, without_global_signal)), participants(1)
+    ).differences
     assert "regressed out in the model's training cohort and not in this cohort" in " ".join(found)
 
 
-def test_of_fewer_than_ten_nothing_is_kept_or_said(trained):
-    assert Signature.of(people(0, n=9)) is None
-    assert trained.likeness(people(1, n=9)) == Likeness("not compared: fewer than 10 participants")
+def test_a_cohort_of_fewer_than_ten_has_no_signature_and_no_comparison(trained):
+    assert Signature.of(participants(0, n=9)) is None
+    assert trained.likeness(participants(1, n=9)) == Likeness(
+        "not compared: fewer than 10 participants"
+    )
 
 
 @pytest.mark.slow
 def test_embed_and_check_warn_with_a_figure(run, tmp_path):
-    changed(people(1), in_fisher_z).save(tmp_path / "other")
-    people(2).save(tmp_path / "same")
+    changed(participants(1), in_fisher_z).save(tmp_path / "other")
+    participants(2).save(tmp_path / "same")
     for name, warned in (("other", True), ("same", False)):
         out = tmp_path / f"{name}.tsv"
         embedded = CliRunner().invoke(
@@ -139,7 +146,7 @@ def test_embed_and_check_warn_with_a_figure(run, tmp_path):
 
 
 def test_a_comparison_is_kept_for_the_report(trained, tmp_path):
-    like = trained.likeness(changed(people(1), in_fisher_z))
+    like = trained.likeness(changed(participants(1), in_fisher_z))
     like.save(tmp_path)
     again = Likeness.load(tmp_path)
     assert (again.words, again.differences) == (like.words, like.differences)
@@ -154,17 +161,17 @@ def test_a_comparison_is_kept_for_the_report(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_packed_model_gives_the_same_numbers_and_names_nobody(trained, run, tmp_path):
+def test_a_packed_model_gives_the_same_numbers_and_contains_no_ids(trained, run, tmp_path):
     archive = pack(run, tmp_path / "model.zip")
-    expected = trained.transform(people(1))
+    expected = trained.transform(participants(1))
     for loaded in (
         NERVE.from_pretrained(archive, device="cpu"),
         load_method(archive, device="cpu"),
     ):
-        np.testing.assert_array_equal(loaded.transform(people(1)), expected)
+        np.testing.assert_array_equal(loaded.transform(participants(1)), expected)
         np.testing.assert_array_equal(loaded.signature_.mean, trained.signature_.mean)
     np.testing.assert_array_equal(
-        NERVE.from_pretrained(run, device="cpu").transform(people(1)), expected
+        NERVE.from_pretrained(run, device="cpu").transform(participants(1)), expected
     )
     with zipfile.ZipFile(archive) as packed:
         assert set(packed.namelist()) == {
@@ -214,13 +221,13 @@ def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
 @pytest.mark.slow
 def test_tokens_go_into_an_array_whether_asked_for_or_the_models_own(run, tmp_path):
     settings = {"dim": 16, "epochs": 0, "pooling": "tokens", "device": "cpu"}
-    own = NERVE.from_preset("small", **settings).fit(people(0)).save(tmp_path / "run")
+    own = NERVE.from_preset("small", **settings).fit(participants(0)).save(tmp_path / "run")
     for model, pooling in ((run, "tokens"), (own, None)):
         with pytest.raises(
             NerveError, match=r"e\.tsv: tokens are a three-dimensional array.*\.npy"
         ):
-            embed_file(model, people(1), tmp_path / "e.tsv", pooling=pooling, device="cpu")
-    assert embed_file(own, people(1), tmp_path / "e.npy", device="cpu").ndim == 3
+            embed_file(model, participants(1), tmp_path / "e.tsv", pooling=pooling, device="cpu")
+    assert embed_file(own, participants(1), tmp_path / "e.npy", device="cpu").ndim == 3
 
 
 def test_a_changed_signature_is_refused(run, tmp_path):
@@ -246,8 +253,8 @@ def test_packaged_models_are_found_by_name(trained, run, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("view", ["fc", "tangent", "shrunk"])
-def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_the_others(view):
-    cohort = people(0, n=12)
+def test_a_saved_model_does_not_reveal_the_mean_of_few_held_out_participants(view):
+    cohort = participants(0, n=12)
     encoder = NERVE.from_preset(
         "small", view=view, epochs=1, dim=8, heads=2, patching="grid4", device="cpu"
     ).fit(cohort)
@@ -265,8 +272,13 @@ def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_t
 
 
 @pytest.mark.slow
-def test_a_signature_leaves_out_nobody_or_ten():
-    assert [Signature.of(people(0, n=n)).n for n in (256, 257, 265, 266)] == [256, 257, 265, 256]
+def test_a_signature_leaves_out_no_participant_or_at_least_ten():
+    assert [Signature.of(participants(0, n=n)).n for n in (256, 257, 265, 266)] == [
+        256,
+        257,
+        265,
+        256,
+    ]
 
 
 def test_patches_of_the_users_own_table_travel_as_groups_without_its_path(tmp_path):

@@ -193,14 +193,14 @@ def test_calibrations_of_too_few_or_unknown_values_are_refused(model, there):
         model.predict(there, table[["participant_id"]])
 
 
-def test_other_ages_are_said(model, there):
+def test_other_ages_cause_a_warning(model, there):
     older = there.subset(np.arange(len(there)))
     older.participants["age"] += 40
     with pytest.warns(NerveWarning, match="have 'age' outside .* its intervals do not hold"):
         model.predict(older)
 
 
-def test_other_preprocessing_is_said(model, there):
+def test_other_preprocessing_causes_a_warning(model, there):
     fc = there.connectivity.copy() * 0.3
     fc[:, np.arange(8), np.arange(8)] = 1
     changed = Cohort(fc, there.participants, there.parcellation, name="changed")
@@ -209,7 +209,7 @@ def test_other_preprocessing_is_said(model, there):
 
 
 @pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
-def test_what_it_needs_to_travel_is_saved(model, there, tmp_path):
+def test_signature_ranges_and_intervals_are_saved(model, there, tmp_path):
     model.save(tmp_path / "model")
     loaded = KeptModel.load(tmp_path / "model")
     table = there.participants[["participant_id", "score", "group"]].iloc[:40]

@@ -12,7 +12,8 @@ from nerve.core.masked_autoencoder import MaskedAutoencoder
 from nerve.core.views import TangentView
 from nerve.data.parcellation import Parcellation
 from nerve.data.simulate import simulate_cohort
-from nerve.methods import packing, trained
+from nerve.methods import nerve as nerve_method
+from nerve.methods import packing
 
 NETWORKS = tuple("AAAABBBBCCCC")
 REGIONS = Parcellation(
@@ -45,7 +46,7 @@ def counted(monkeypatch):
     count(TangentView, "fit")
     count(TangentView, "apply", lambda _, fc, *__: len(fc))
     count(packing.PatchDataset, "packed", lambda _, rows: len(rows))
-    count(trained, "principal_components")
+    count(nerve_method, "principal_components")
     count(MaskedAutoencoder, "embed", lambda _, packed, *__: len(packed))
     return counts
 

@@ -1,6 +1,6 @@
 """Models of nerve in Brainmarks, which finds this file as a plugin: docs/howto/brainmarks.md.
 
-`brainmarks` is a namespace package: there is no ``__init__.py`` in it, neither here nor there.
+`brainmarks` is a namespace package: it has no ``__init__.py``, neither here nor in Brainmarks.
 """
 
 import os
@@ -20,7 +20,7 @@ from nerve.methods.brainmarks import (
 
 @register_model
 def nerve_run(run: str | None = None, **kwargs: Any) -> tuple[RunTransform, RunModel]:
-    """A NERVE of yours: model_kwargs.run, or NERVE_RUN in the environment, names its folder."""
+    """A trained NERVE: model_kwargs.run, or NERVE_RUN in the environment, names its folder."""
     return run_model(run or os.environ.get("NERVE_RUN"))
 
 

@@ -1,6 +1,6 @@
 """Every method of the package by name. To add one: a file here, and a line in `METHODS`.
 
-Names are resolved on first use, so that listing methods needs no torch.
+Modules are imported on first use, so that listing names needs no torch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ METHODS: dict[str, str] = {
     "shrunk": "nerve.methods.shrunk:ShrunkTangentSpace",
     "covariates": "nerve.methods.covariates:Covariates",
 }
-# the setting that names a trained model, of methods that go on from one
+# the setting that names a trained model, of methods that begin with one
 PRETRAINED = "pretrained"
-# class, as models on disk name it -> name
+# name of a class, as in config.json -> name of the method
 NAME_OF_CLASS = {target.partition(":")[2]: name for name, target in METHODS.items()}
 _INPUTS_IN_WORDS = {
     "fc": "FC",
@@ -89,7 +89,7 @@ def make_method(
     seed, device
         Of the methods that have them: references do not.
     parcellation : Parcellation or str, optional
-        Also try whether a model of these regions can be built, without allocating it.
+        Also check that a model of these regions can be built, without allocating it.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def make_method(
 
 
 def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
-    """Read a fitted method, whichever it is.
+    """Read a fitted method of any class.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
 
 
 def _measures_in_words(measures: tuple[str, ...]) -> str:
-    """What a method accepts matrices of: `any measure`, or the names of measures."""
+    """The measures that a method accepts: `any measure`, or their names."""
     if set(measures) == set(MEASURES):
         return "any measure"
     return " or ".join(in_words(measure) for measure in measures)

@@ -10,7 +10,7 @@ To add a method, write one file with its torch module and its estimator, and add
    ``"timeseries"``, see `Cohort.inputs`) and ``presets`` ("paper" and "small" at least).
 3. ``__init__`` has every parameter with a type of `parameters` and a default, and only stores
    them. Each has a line in the docstring.
-4. What else a class provides is at the top of `trained` and in `Reference`.
+4. The docstrings at the top of `trained` and of `Reference` say what else a class provides.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ from nerve.methods.run_folder import load_tensors, save_tensors, single_precisio
 
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
-PURPOSE = "## Good for, and not"  # the first section of a card
 Role = Literal["reference", "supervised", "self-supervised"]
 
-# rows of results name the seed beside their preset
+# no differences from a preset: rows of results name the seed beside it
 _NOT_COMPARED = ("seed", "preset")
 # the parcellation is stored whole beside the parameters; the others change no result
 _NOT_SAVED = ("parcellation", "device", "compile", "checkpoint_seconds")
@@ -83,14 +82,14 @@ class SavedModel(NamedTuple):
 
 
 class Method(BaseEstimator):
-    """A scikit-learn estimator that can be saved. How to add one is at the top of this file."""
+    """A scikit-learn estimator that can be saved. The top of this file says how to add one."""
 
     title: ClassVar[str] = ""
     citation: ClassVar[str] = ""
     adapted: ClassVar[str] = ""
     role: ClassVar[Role] = "self-supervised"
     inputs: ClassVar[str] = "fc"
-    # what differs from the defaults of the signature
+    # name → parameters that differ from the defaults of the signature
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
     # what matrices may hold (`nerve.data.connectivity`)
     measures: ClassVar[tuple[str, ...]] = CORRELATIONS
@@ -103,7 +102,8 @@ class Method(BaseEstimator):
     parcellation_: Parcellation
     n_features_in_: int
     data_: dict[str, Any]  # about the training participants; contains no participant ids
-    adapted_: str = ""  # the substitute that this cohort made necessary; tables mark such rows
+    # how the method had to deviate for this cohort, in words; tables mark such rows
+    adapted_: str = ""
 
     # Parameters and presets
 
@@ -146,8 +146,9 @@ class Method(BaseEstimator):
     def described_parameters(self) -> dict[str, Any]:
         """The parameters as plain JSON, without those that change no result."""
         parameters = self.check_parameters()
-        named = {name: value for name, value in parameters.items() if name not in _NOT_SAVED}
-        return json.loads(json.dumps(named, default=_described_object))
+        saved = {name: value for name, value in parameters.items() if name not in _NOT_SAVED}
+        # through JSON: tuples become lists, classes become words
+        return json.loads(json.dumps(saved, default=_described_object))
 
     @classmethod
     def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
@@ -165,10 +166,10 @@ class Method(BaseEstimator):
         dict
             Plain JSON.
         """
-        usual = cls.from_preset(preset).described_parameters()
+        preset_parameters = cls.from_preset(preset).described_parameters()
         different = {}
         for name, value in parameters.items():
-            if name not in _NOT_COMPARED and value != usual.get(name):
+            if name not in _NOT_COMPARED and value != preset_parameters.get(name):
                 different[name] = value
         return different
 
@@ -208,7 +209,7 @@ class Method(BaseEstimator):
         return cls.nearest_preset(parameters)
 
     def preset_name(self) -> str:
-        """The preset that it was made from; if none was named, the one that it differs least from.
+        """The preset that the method was made from, or else the one that it differs least from.
 
         Returns
         -------
@@ -226,7 +227,7 @@ class Method(BaseEstimator):
         return any(other != first for other in others)
 
     def label(self) -> str:
-        """The title, and the view that it reads if that is not FC."""
+        """The title, with the view that the method reads if that is not FC."""
         name = self.title or type(self).__name__
         return name if self.view in (None, "fc") else f"{name}, {self.view} view"
 
@@ -240,7 +241,7 @@ class Method(BaseEstimator):
         return tags
 
     def begin_fit(self, data: Any) -> Cohort:
-        """Check the parameters, bring the data into one cohort and note what it is.
+        """Check the parameters, pool the data into one cohort and set `data_`, which describes it.
 
         Parameters
         ----------
@@ -249,7 +250,7 @@ class Method(BaseEstimator):
         Returns
         -------
         Cohort
-            In the region order that the method keeps from now on.
+            In the region order of `parcellation_`, which the method keeps from now on.
         """
         self.check_parameters()
         cohort = self.align_and_check(data, getattr(self, "parcellation", None))
@@ -273,10 +274,11 @@ class Method(BaseEstimator):
         return cohort
 
     def trained_on_all_of(self, cohort: Cohort) -> bool:
-        """Whether the FC of this cohort is that of one that the method was fitted on.
+        """Whether the method was fitted on a cohort with exactly this FC.
 
-        The participants table may have changed since. Of a part of such a cohort, or of one that
-        holds it, this is not known: models are passed on, and keep nothing of any participant.
+        The participants table may have changed since. The answer is False for a part of a training
+        cohort, and for a larger cohort that contains one: models are passed on, so they keep a hash
+        of each whole cohort and nothing about single participants.
 
         Parameters
         ----------
@@ -296,14 +298,14 @@ class Method(BaseEstimator):
         data : Cohort, sequence of Cohorts, or (n, R, R) array
         parcellation : Parcellation or str, optional
             The order of regions that is wanted; by default that of the (first) cohort. A region
-            that the data lack is refused, one that only they have is left out. An array has no
-            labels: only its number of regions is checked.
+            that is missing from the data is an error; a region that only the data have is left out
+            (`Cohort.align`). An array has no labels: only its number of regions is checked.
 
         Returns
         -------
         Cohort
         """
-        cohort = as_cohort(data, parcellation)  # several cohorts become one
+        cohort = as_cohort(data, parcellation)  # pools several cohorts; reorders nothing
         if parcellation is not None:
             cohort = cohort.align(parcellation)
         if cohort.measure in self.measures:
@@ -318,10 +320,9 @@ class Method(BaseEstimator):
         )
 
     def align_to_fitted(self, data: Any) -> Cohort:
-        """Reorder the regions of data by label, as those of the cohort that was fitted.
+        """Reorder the regions of data by label, into the order that the method was fitted with.
 
-        Every `transform` and `predict` begins here. An array has no labels: it is not reordered, and
-        only its number of regions is checked. See `align_and_check`.
+        Every `transform` and `predict` begins here. `align_and_check` says what is refused.
 
         Parameters
         ----------
@@ -335,7 +336,7 @@ class Method(BaseEstimator):
         return self.align_and_check(data, self.parcellation_)
 
     def check_fitted(self) -> None:
-        """Refuse to go on before `fit`."""
+        """Raise `NotFitted` before `fit`."""
         if not hasattr(self, "parcellation_"):
             raise NotFitted(
                 f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one."
@@ -356,11 +357,11 @@ class Method(BaseEstimator):
         return {}
 
     def restore(self, saved: SavedModel) -> None:
-        """Take back what `tensors` and `state` gave; what does not fit is refused."""
+        """Set what `tensors` and `state` have saved; refuse what does not fit the parameters."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write model.safetensors, config.json and a model card; no participant is named.
+        """Write model.safetensors, config.json and a model card, without participant ids.
 
         Parameters
         ----------
@@ -372,8 +373,8 @@ class Method(BaseEstimator):
         Path
         """
         self.check_fitted()
-        n_cohorts = sum(self.data_.get("cohorts", {}).values())
-        check_enough_to_save(self.data_.get("n_training", n_cohorts))
+        n_fitted = sum(self.data_.get("cohorts", {}).values())
+        check_enough_to_save(self.data_.get("n_training", n_fitted))
         folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.tensors())
@@ -394,7 +395,7 @@ class Method(BaseEstimator):
             regions[str(column)] = [None if pd.isna(value) else value for value in values]
         parameters = self.described_parameters()
         preset = self.preset_name()
-        # for the reader: `load` takes all parameters from above
+        # for readers of the file: `load` uses `parameters`
         differences = self.differences(parameters, preset or next(iter(self.presets)))
         return {
             "format_version": FORMAT_VERSION,
@@ -484,14 +485,14 @@ class Method(BaseEstimator):
         return method
 
     def model_card(self) -> str:
-        """A page for whoever is handed the folder: what it is, its training data, how to use it."""
+        """The page of a saved folder: what the model is, its training data, how to use it."""
         described = self.described_parameters().items()
         parameters = "\n".join(f"- {name}: {value}" for name, value in described)
         facts = "".join(f"- {line}\n" for line in self.card_lines())
         name = type(self).__name__
         return (
             f"# {self.label()}\n\n"
-            f"{PURPOSE}\n\n{self.purpose()}\n\n"
+            f"## Good for, and not\n\n{self.purpose()}\n\n"
             "## What it is\n\n"
             f"A model of brain functional connectivity, made with nerve {nerve.__version__}. "
             f"{self.citation}.\n\n"
@@ -508,7 +509,7 @@ class Method(BaseEstimator):
         )
 
     def purpose(self) -> str:
-        """What the fitted method is good for and what not, for the top of the model card."""
+        """What the fitted method is good for and what it is not, for the top of the model card."""
         result = "predictions" if self.role == "supervised" else "features"
         comparison = ""
         if hasattr(self, "likeness"):
@@ -556,50 +557,8 @@ class Method(BaseEstimator):
         return facts_html(self.label(), facts) + diagram
 
 
-def check_enough_to_save(n_training: int) -> None:
-    """Refuse to write down what was learned from a few participants: it would show them.
-
-    Parameters
-    ----------
-    n_training : int
-        Participants that a model is trained or fitted on.
-    """
-    if n_training < FEWEST:
-        raise problem(
-            "The model",
-            f"{n_training} training participants",
-            expected=f"at least {FEWEST} for anything that is saved: the weights of a model of "
-            "few participants hold their FC",
-            remedy="Train on more participants.",
-        )
-
-
-def _described_object(value: Any) -> str:
-    """How a parameter that is no plain value is written down; `NERVE` writes out its patching."""
-    return class_name(value if isinstance(value, type) else type(value))
-
-
-def class_name(value: type) -> str:
-    """How a class is written down: where it can be imported from. `load` never imports it.
-
-    Parameters
-    ----------
-    value : type
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> class_name(Method)
-    'nerve.methods.base:Method'
-    """
-    return f"{value.__module__}:{value.__qualname__}"
-
-
 class FeatureMixin(TransformerMixin):
-    """`transform` for methods that provide `features`, and `n_features` where they have no `width`.
+    """`transform` for methods that provide ``features(cohort)``, and `width` or `n_features`.
 
     With ``set_output(transform="pandas")``, rows are participant ids where the data are cohorts.
     """
@@ -664,8 +623,83 @@ def _indexed_by_participant(transform: Callable[..., Any]) -> Callable[..., Any]
 FeatureMixin.transform = _indexed_by_participant(FeatureMixin.transform)  # type: ignore[method-assign]
 
 
+class Reference(FeatureMixin, Method):
+    """A method without training by gradient: a reference row that learns from the cohort once.
+
+    Beside what `Method` asks for, a reference provides ``learn(cohort)``, which returns named
+    arrays, ``features(cohort)``, and ``shapes()`` of the arrays.
+    """
+
+    role: ClassVar[Role] = "reference"
+    measures: ClassVar[tuple[str, ...]] = tuple(MEASURES)
+    arrays_: dict[str, np.ndarray]
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from the participants.
+
+        Parameters
+        ----------
+        X : Cohort, sequence of Cohorts, or (n, R, R) array
+        y : ignored
+
+        Returns
+        -------
+        method
+        """
+        cohort = self.begin_fit(X)
+        learned = self.learn(cohort)
+        cohort.check_unchanged()  # `data_` holds the fingerprint of what was learned from
+        # contiguous, as they are after loading: products with them then have the same bits
+        self.arrays_ = {name: np.array(array, order="C") for name, array in learned.items()}
+        return self
+
+    def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
+        """Compute the named arrays that `features` needs."""
+        return {}
+
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """Shapes of the arrays of `learn`, with None for a length that depends on the data."""
+        return {}
+
+    def parts(self, cohort: Cohort) -> Iterator[np.ndarray]:
+        """The row numbers of a cohort, some at a time, with a progress bar."""
+        parts = chunks(len(cohort))
+        return iter(progress_bar(parts, label=type(self).__name__, unit="batches"))
+
+    def parameter_count(self, parcellation: Parcellation) -> int:
+        """Nothing is trained."""
+        return 0
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The arrays."""
+        return {name: torch.from_numpy(array) for name, array in self.arrays_.items()}
+
+    def restore(self, saved: SavedModel) -> None:
+        """Set the arrays, if they have the shapes of this method."""
+        check_arrays(saved.tensors, self.shapes(), saved.folder)
+        self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in saved.tensors.items()}
+
+
+def check_enough_to_save(n_training: int) -> None:
+    """Refuse to save a model of few participants, because its weights would reveal their FC.
+
+    Parameters
+    ----------
+    n_training : int
+        Participants that the model is trained or fitted on.
+    """
+    if n_training < FEWEST:
+        raise problem(
+            "The model",
+            f"{n_training} training participants",
+            expected=f"at least {FEWEST} for anything that is saved: the weights of a model of "
+            "few participants hold their FC",
+            remedy="Train on more participants.",
+        )
+
+
 def checked_features(features: np.ndarray, cohort: Cohort) -> np.ndarray:
-    """Refuse features that are not finite, and warn where all participants have the same ones.
+    """Refuse features that are not finite, and warn if all participants have the same ones.
 
     Parameters
     ----------
@@ -692,67 +726,34 @@ def checked_features(features: np.ndarray, cohort: Cohort) -> np.ndarray:
         )
     if len(flat) > 1 and (flat.min(axis=0) == flat.max(axis=0)).all():
         warnings.warn(
-            f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding. Check that "
-            "their FC differs (`nerve check`) and that its values are of the size that the model "
-            "was trained on.",
+            f"Cohort {cohort.name!r}: all {len(flat)} participants have the same embedding. Check "
+            "that their FC differs (`nerve check`) and that its values have the size of those that "
+            "the model was trained on.",
             NerveWarning,
             stacklevel=3,
         )
     return features
 
 
-class Reference(FeatureMixin, Method):
-    """A method without training by gradient, which looks at the cohort once.
+def class_name(value: type) -> str:
+    """The name of a class in a saved model: its module and name. `load` never imports it.
 
-    Beside what `Method` asks for, a reference provides ``learn(cohort)``, which returns named
-    arrays, ``features(cohort)``, and ``shapes()`` of the arrays.
+    Parameters
+    ----------
+    value : type
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> class_name(Method)
+    'nerve.methods.base:Method'
     """
+    return f"{value.__module__}:{value.__qualname__}"
 
-    role: ClassVar[Role] = "reference"
-    measures: ClassVar[tuple[str, ...]] = tuple(MEASURES)
-    arrays_: dict[str, np.ndarray]
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from the participants.
-
-        Parameters
-        ----------
-        X : Cohort, sequence of Cohorts, or (n, R, R) array
-        y : ignored
-
-        Returns
-        -------
-        method
-        """
-        cohort = self.begin_fit(X)
-        learned = self.learn(cohort)
-        cohort.check_unchanged()  # the model says by its fingerprint what it was fitted on
-        # in the order that they are loaded in, so that products with them have the same bits
-        self.arrays_ = {name: np.array(array, order="C") for name, array in learned.items()}
-        return self
-
-    def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
-        """Compute whatever has to be known before `transform`."""
-        return {}
-
-    def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """Shapes of what `learn` returns, with None for a length that depends on the data."""
-        return {}
-
-    def parts(self, cohort: Cohort) -> Iterator[np.ndarray]:
-        """The rows of a cohort, some at a time, with a progress bar."""
-        parts = chunks(len(cohort))
-        return iter(progress_bar(parts, label=type(self).__name__, unit="batches"))
-
-    def parameter_count(self, parcellation: Parcellation) -> int:
-        """Nothing is trained."""
-        return 0
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """The arrays."""
-        return {name: torch.from_numpy(array) for name, array in self.arrays_.items()}
-
-    def restore(self, saved: SavedModel) -> None:
-        """Take the arrays, if they have the shapes of this method."""
-        check_arrays(saved.tensors, self.shapes(), saved.folder)
-        self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in saved.tensors.items()}
+def _described_object(value: Any) -> str:
+    """A parameter that is not a JSON value, as a word; `NERVE` writes out its patching itself."""
+    return class_name(value if isinstance(value, type) else type(value))

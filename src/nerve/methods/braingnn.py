@@ -36,8 +36,8 @@ from nerve.methods.parameters import (
 )
 from nerve.methods.trained import ScalarModule, SupervisedMethod
 
-LARGEST_R = 1 - 1e-6
-# bytes of partial correlations that are kept in memory; above, each batch computes its own
+_LARGEST_R = 1 - 1e-6
+# bytes of partial correlations that are kept in memory; others are computed for each batch
 CACHE_BELOW = 2 * 2**30
 SUBSTITUTE = "partial correlation from the shrunk inverse of FC, for want of time series"
 
@@ -54,11 +54,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class BrainGNN(SupervisedMethod):
-    """A graph network whose weights know the region, and which picks the regions that matter.
+    """A graph network with weights per region, which selects the most important regions.
 
     The method's own: node features are FC profiles in Fisher z, edges are absolute partial
     correlations; two convolutions whose weights are mixed from 8 community bases by the region's
-    identity; top-k pooling to half the nodes after each, with edges of two steps between; readout
+    identity; top-k pooling to half the nodes after each, two-step edges before the second; readout
     max‖mean after each pooling; linear layers 32 and 512; top-k losses at 0.1 each; the release's
     initial weights; the epoch of least validation loss, pooling losses included; Adam 0.01 halved
     every 20 epochs, weight decay 5e-3, batches of 100, 100 epochs.
@@ -203,7 +203,7 @@ class BrainGNN(SupervisedMethod):
         return GraphDataset(cohort, self.shrinkage)
 
     def prepare_module(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
-        """Note whether the edges are the method's own."""
+        """Set `adapted_`, which says whether the edges come from time series."""
         super().prepare_module(module, dataset, rows)
         if len(rows) < 2:
             raise NerveError("BrainGNN normalises over participants, expected at least 2 of them.")
@@ -213,7 +213,7 @@ class BrainGNN(SupervisedMethod):
 class GraphDataset:
     """FC and absolute partial correlation of participants, (batch, R, R) each.
 
-    Partial correlations are computed once, if all fit into memory.
+    Partial correlations are computed once per participant, as far as they fit into memory.
 
     Parameters
     ----------
@@ -225,8 +225,8 @@ class GraphDataset:
     def __init__(self, cohort: Cohort, shrinkage: float) -> None:
         self.cohort = cohort
         self.shrinkage = shrinkage
-        self._most = CACHE_BELOW // (2 * cohort.n_regions**2)  # participants whose edges are kept
-        self._kept: dict[int, np.ndarray] = {}
+        self._most_cached = CACHE_BELOW // (2 * cohort.n_regions**2)  # participants
+        self._cache: dict[int, np.ndarray] = {}  # row → edges
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -239,9 +239,9 @@ class GraphDataset:
 
     def edges(self, row: int) -> np.ndarray:
         """Absolute partial correlations of a participant, diagonal 0: (R, R) float16."""
-        if row in self._kept:
-            return self._kept[row]
-        edges = np.full(self.cohort.shape[1:], np.nan, np.float16)  # what has no inverse stays so
+        if row in self._cache:
+            return self._cache[row]
+        edges = np.full(self.cohort.shape[1:], np.nan, np.float16)  # NaN if there is no inverse
         with suppress(np.linalg.LinAlgError):
             edges[:] = np.abs(self._partial(row))
         np.fill_diagonal(edges, 0)
@@ -253,8 +253,8 @@ class GraphDataset:
                 "constant)",
                 remedy="Leave the participant out, or use more shrinkage.",
             )
-        if len(self._kept) < self._most:
-            self._kept[row] = edges
+        if len(self._cache) < self._most_cached:
+            self._cache[row] = edges
         return edges
 
     def _partial(self, row: int) -> np.ndarray:
@@ -357,14 +357,14 @@ class BrainGNNModel(ScalarModule):
         predicted, gates = self.with_gates(inputs)
         loss = self.error(predicted, target)
         loss = loss + self.pooling_weight * sum(pooling_loss(gate, self.ratio) for gate in gates)
-        # of 0/1, or of z-scores: above or below the training mean
+        # targets are 0 or 1, or z-scores: two groups, above and below the training mean
         middle = 0.5 if self.binary else 0.0
         return loss + self.consistency_weight * consistency_loss(gates[0], target > middle)
 
 
 def node_features(fc: Tensor) -> Tensor:
-    """Each region's FC profile in Fisher z, nothing for itself; (batch, R, R)."""
-    z = torch.atanh(fc.clamp(-LARGEST_R, LARGEST_R))
+    """Each region's FC profile in Fisher z, 0 for itself: (batch, R, R)."""
+    z = torch.atanh(fc.clamp(-_LARGEST_R, _LARGEST_R))
     return z * (1 - torch.eye(fc.shape[-1], device=fc.device, dtype=fc.dtype))
 
 
@@ -397,10 +397,9 @@ class RegionConv(nn.Module):
         # the last one is B_0
         self.bases = nn.Parameter(torch.empty(in_width, n_communities + 1, out_width))
         self.bias = nn.Parameter(torch.empty(out_width))
-        fans = (self.membership, n_regions), (self.bases, n_communities), (self.bias, in_width)
-        for parameter, fan_in in fans:
-            bound = 1 / math.sqrt(fan_in)
-            nn.init.uniform_(parameter, -bound, bound)
+        _init_uniform(self.membership, fan_in=n_regions)
+        _init_uniform(self.bases, fan_in=n_communities)
+        _init_uniform(self.bias, fan_in=in_width)
 
     def forward(self, nodes: Tensor, edges: Tensor, regions: Tensor) -> Tensor:
         """Nodes (batch, n, in), edges (batch, n, n) ≥ 0, regions (batch, n) → (batch, n, out)."""
@@ -429,7 +428,7 @@ class TopKPool(nn.Module):
         super().__init__()
         self.ratio = ratio
         self.weight = nn.Parameter(torch.empty(width))
-        nn.init.uniform_(self.weight, -1 / math.sqrt(width), 1 / math.sqrt(width))
+        _init_uniform(self.weight, fan_in=width)
 
     def forward(
         self, nodes: Tensor, edges: Tensor, regions: Tensor
@@ -453,7 +452,7 @@ class TopKPool(nn.Module):
         score = nodes @ (self.weight / self.weight.norm())  # (batch, n)
         centred = score - score.mean(-1, keepdim=True)
         gates = torch.sigmoid(centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-8))
-        kept = gates.topk(kept_nodes(nodes.shape[1], self.ratio), dim=-1).indices  # (batch, k)
+        kept = gates.topk(_n_kept(nodes.shape[1], self.ratio), dim=-1).indices  # (batch, k)
         participant = torch.arange(len(nodes), device=nodes.device).unsqueeze(-1)  # (batch, 1)
         pooled = nodes[participant, kept] * gates[participant, kept].unsqueeze(-1)
         # (batch, k, k): edges among the nodes that are kept
@@ -461,7 +460,13 @@ class TopKPool(nn.Module):
         return pooled, kept_edges, regions[participant, kept], gates
 
 
-def kept_nodes(n_nodes: int, ratio: float) -> int:
+def _init_uniform(parameter: Tensor, fan_in: int) -> None:
+    """Draw uniformly within ±1/√fan_in, in place."""
+    bound = 1 / math.sqrt(fan_in)
+    nn.init.uniform_(parameter, -bound, bound)
+
+
+def _n_kept(n_nodes: int, ratio: float) -> int:
     """How many nodes pooling keeps: ⌈ratio·n⌉."""
     return math.ceil(ratio * n_nodes)
 
@@ -489,7 +494,7 @@ def pooling_loss(gates: Tensor, ratio: float) -> Tensor:
     scalar tensor
     """
     ranked = gates.sort(-1, descending=True).values.clamp(1e-6, 1 - 1e-6)
-    k = kept_nodes(gates.shape[-1], ratio)
+    k = _n_kept(gates.shape[-1], ratio)
     kept = ranked[:, :k].log().sum(-1)  # (batch,)
     dropped = (1 - ranked[:, k:]).log().sum(-1)  # (batch,)
     return -(kept + dropped).mean() / gates.shape[-1]

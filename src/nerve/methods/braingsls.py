@@ -60,8 +60,8 @@ class BrainGSLs(Encoder):
     release has no code for the paper's signal part: with ``signals=True`` two temporal convolutions
     encode each region's BOLD signal, added to the codes of visible regions.
 
-    *Not said* by the paper whose tables we follow: readout, epochs, and whether signals were used
-    (the cohort of which it had FC only suggests not, so they are off by default).
+    *Not said* by the paper whose tables we follow: readout, epochs, and whether signals were used.
+    They are off by default, because one of its cohorts had FC only.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class BrainGSLs(Encoder):
     @property
     def n_features(self) -> int:
         """The width of a code, for each region or of their mean."""
-        return self.width * (1 if self.readout == "mean" else self.n_features_in_)
+        return self.width if self.readout == "mean" else self.width * self.n_features_in_
 
     def dataset(self, cohort: Cohort) -> Dataset:
         """FC, with time series if signals are encoded."""
@@ -275,8 +275,8 @@ class BrainGSLsModel(nn.Module):
         self.group_graph.copy_(graph.fill_diagonal_(0))
 
     def training_loss(self, batch: Any, draws: Any) -> Tensor:
-        """The loss above; batch is (batch, regions, regions), or that with a list of series."""
-        fc, series = fc_and_series(batch)
+        """The loss above; a batch is FC, (batch, regions, regions), or FC and a list of series."""
+        fc, series = _fc_and_series(batch)
         visible = self.choose_visible(fc.shape[-1], draws)  # (batch, regions)
         noise = draws.normal(fc.shape[-1], self.width)
         codes = torch.where(visible.unsqueeze(-1), self.codes(fc, series, visible), noise)
@@ -285,29 +285,30 @@ class BrainGSLsModel(nn.Module):
         return (codes @ codes.transpose(-1, -2) - fc)[hidden].square().mean()
 
     def choose_visible(self, n_regions: int, draws: Any) -> Tensor:
-        """Which regions are visible, the same number for everyone: (batch, regions) of bool."""
+        """Which regions are visible, as many in each participant: (batch, regions) of bool."""
         return draws.uniform(n_regions).argsort(-1).argsort(-1) >= self.n_masked
 
     def codes(self, fc: Tensor, series: Sequence[Tensor] | None, visible: Tensor) -> Tensor:
-        """Codes of the regions, of use for visible ones only: (batch, regions, width)."""
+        """Codes of the regions, meaningful for visible ones only: (batch, regions, width)."""
         both = visible.unsqueeze(-1) & visible.unsqueeze(-2)  # (batch, regions, regions)
         block = both.unsqueeze(1)  # (batch, 1, regions, regions)
+        # R / |V|
         block = block * (visible.shape[-1] / visible.sum(-1)).view(-1, 1, 1, 1)
         # (batch, filters, regions, regions)
         edges = self.activation(self.first(fc.unsqueeze(1) * block))
         edges = self.activation(self.second(edges * block))
-        codes = self.activation(self.nodes(edges * block))
+        codes = self.activation(self.nodes(edges * block))  # (batch, regions, width)
         return codes if self.signals is None else codes + self.signals(series or [])
 
     def embed(self, batch: Any) -> Tensor:
         """Codes with nothing masked: (batch, regions · width), or (batch, width) for their mean."""
-        fc, series = fc_and_series(batch)
+        fc, series = _fc_and_series(batch)
         everything = torch.ones(fc.shape[:2], dtype=torch.bool, device=fc.device)
         codes = self.codes(fc, series, everything)
         return codes.mean(1) if self.readout == "mean" else codes.flatten(1)
 
 
-def fc_and_series(batch: Any) -> tuple[Tensor, Sequence[Tensor] | None]:
+def _fc_and_series(batch: Any) -> tuple[Tensor, Sequence[Tensor] | None]:
     """FC and, if the batch has them, time series."""
     return (batch, None) if isinstance(batch, Tensor) else (batch[0], batch[1])
 

@@ -1,8 +1,8 @@
-"""Models for Brainmarks, the field's evaluation suite: time series of a scan → embeddings.
+"""Models for Brainmarks, an evaluation suite of the field: time series of a scan → embeddings.
 
-Brainmarks asks each model for two parts. The transform gets one scan at a time, a dict with the
+Brainmarks needs two parts of each model. The transform gets one scan at a time, a dict with the
 series as ``bold`` (volumes, regions), and may learn from the training split first (`fit`). The
-wrapper gets batches of what the transform returned, and gives the embeddings. They are registered
+wrapper gets batches of what the transform returned, and returns the embeddings. Both are registered
 by the plugin ``brainmarks/models/nerve_wrapper.py``; docs/howto/brainmarks.md says how to use them.
 """
 

@@ -1,4 +1,4 @@
-"""BrainMass: two views of a participant agree, and hidden rows of FC are told apart and rebuilt."""
+"""BrainMass: two views of a participant agree; hidden rows of FC are identified and rebuilt."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class BrainMass(Encoder):
     """BrainMass: a large transformer over regions, on two noisy versions of each participant's FC.
 
-    L = BYOL + 0.1 · InfoNCE + 2 · MSE. BYOL: an online network and a predictor must foresee, from
+    L = BYOL + 0.1 · InfoNCE + 2 · MSE. BYOL: an online network and a predictor must predict, from
     one view, what a slowly following copy of the network (momentum 0.996) makes of the other.
     InfoNCE: 10 rows of a view are hidden, and each prediction must match its own row best. MSE: 5
     hidden rows are rebuilt. The feature is eight numbers per region, 8 R.
@@ -65,8 +65,8 @@ class BrainMass(Encoder):
     *The method's own*: views from two random 80 % of the volumes, and the features from all of
     them, by the Ledoit–Wolf covariance (nilearn's default, which the release takes); 16 post-norm
     transformer layers on R tokens of width R, 10 heads, feed-forward 2,048; AdamW at 3e-4, which
-    rises epoch by epoch in the first 10 and then stays, 2,000 epochs of batches of 64; nobody is
-    held out.
+    rises epoch by epoch in the first 10 and then stays, 2,000 epochs of batches of 64; no
+    participant is held out.
 
     *Ours*: the mask vector and the heads of the two masked tasks are trained; the release builds
     the optimiser from the online network and the predictor alone, and they stay as drawn. Rows are
@@ -74,8 +74,8 @@ class BrainMass(Encoder):
     release clips each entry. The last weights are kept: BYOL's loss is no criterion to choose
     weights by, since it also falls in collapse.
 
-    *Without time series* the views cannot be formed. In a pool of cohorts only those without them
-    are concerned. The substitute, which marks the row as adapted: each view is the correlation
+    *Without time series* the views cannot be formed; in a pool, this concerns only the cohorts
+    without them. The substitute, which marks the row as adapted: each view is the correlation
     matrix of ν normal volumes whose covariance is the participant's FC (a Wishart draw), ν being
     the degrees of freedom of the scan: the participants' column `n_volumes` less one, or else
     `degrees_of_freedom`. Two such views differ as two whole scans would, more than two 80 % choices
@@ -110,7 +110,7 @@ class BrainMass(Encoder):
     weight_rebuild : float
         Weight of MSE in the loss.
     views : {"auto", "timeseries", "wishart"}
-        auto takes time series where a cohort has them, in `fit` and in `transform`.
+        auto uses time series if a cohort has them, in `fit` and in `transform`.
     degrees_of_freedom : int
         Of a scan whose length is not known.
     recompute : bool
@@ -226,7 +226,7 @@ class BrainMass(Encoder):
             schedule="constant",
             warmup_epochs=self.warmup_epochs,
             warmup="epochs",
-            # the last weights are kept, so nobody is held out
+            # the last weights are kept, so no participant is held out
             validation_fraction=0.0,
             keep="last",
             seed=self.seed,
@@ -239,17 +239,17 @@ class BrainMass(Encoder):
         return 8 * self.n_features_in_
 
     def begin_fit(self, data: Any) -> Cohort:
-        """Keep the cohorts apart as well: pooled, none has time series unless all have them."""
+        """Keep each cohort too: the pool has time series only if all cohorts have them."""
         cohort = super().begin_fit(data)
         self._training_cohorts = [part.align(cohort.parcellation) for part in cohorts_in(data)]
         return cohort
 
     def finish(self, module: Any, dataset: Dataset) -> None:
-        """Nothing is kept of the training participants."""
+        """Forget the training cohorts."""
         self._training_cohorts = []
 
     def dataset(self, cohort: Cohort) -> ScanDataset:
-        """Time series of participants who have them; of others, FC and degrees of freedom."""
+        """Time series of the cohort; if it has none, FC and degrees of freedom."""
         return ScanDataset([self._scans(cohort)])
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> ScanDataset:
@@ -275,7 +275,7 @@ class BrainMass(Encoder):
             self.adapted_ += f" for {n_drawn} of {len(dataset)} participants"
 
     def scan_degrees(self, cohort: Cohort) -> np.ndarray:
-        """Volumes less one of each scan, where the table says; (n,)."""
+        """(n,): volumes less one of each scan, from the series, the table or the parameter."""
         if cohort.timeseries is not None:
             return cohort.timeseries.lengths - 1
         if "n_volumes" not in cohort.participants:
@@ -284,16 +284,16 @@ class BrainMass(Encoder):
         return volumes.fillna(self.degrees_of_freedom).to_numpy()
 
     def features(self, cohort: Cohort) -> np.ndarray:
-        """(n, 8 R), of the whole scan where there are time series, else of FC."""
+        """(n, 8 R), from the whole scan if there are time series, else from FC."""
         if self.views == "wishart" or cohort.timeseries is None:
             return self.apply(self.module_.embed, CohortDataset(cohort, "fc"))
         return self.apply(self.module_.embed_series, CohortDataset(cohort, "timeseries"))
 
 
 class ScanDataset:
-    """Cohorts one after another, with or without time series.
+    """Several cohorts, some with time series and some without, as one.
 
-    A batch is a list with (volumes, R), or (FC, degrees of freedom), for each participant.
+    A batch is a list: per participant a (volumes, R) tensor, or (FC, degrees of freedom).
 
     Parameters
     ----------
@@ -303,6 +303,7 @@ class ScanDataset:
 
     def __init__(self, parts: list[Dataset]) -> None:
         self.parts = parts
+        # the cohort of each participant, and the row in it
         self.places: list[tuple[Dataset, np.ndarray]] = []
         for part in parts:
             self.places += [(part, np.array([row])) for row in range(len(part))]
@@ -313,8 +314,8 @@ class ScanDataset:
     def batch(self, rows: np.ndarray) -> list[Any]:
         """The participants at these rows."""
         scans: list[Any] = []
-        for i in rows:
-            part, row = self.places[i]
+        for place in rows:
+            part, row = self.places[place]
             scan = part.batch(row)
             if isinstance(scan, tuple):
                 fc, degrees = scan
@@ -331,9 +332,10 @@ class BrainMassModel(nn.Module):
     as ξ ← m ξ + (1 - m) θ after each step, and views u, v of a participant: the mean of
     [2 - 2 cos(q(f(u)), g(v))] + [2 - 2 cos(q(f(v)), g(u))].
 
-    *InfoNCE*: of `n_contrasted` hidden rows of a participant, which prediction belongs to which
-    row. *MSE*: `n_rebuilt` hidden rows are rebuilt. Both hide rows of the first view behind a
-    learned vector, with two further learned tokens and sine positions, as the release does.
+    *InfoNCE*: `n_contrasted` rows of a participant are hidden, and each prediction is to be matched
+    with its row. *MSE*: `n_rebuilt` hidden rows are rebuilt. Both replace the hidden rows of the
+    first view by a learned vector, with two further learned tokens and sine positions, as the
+    release does.
 
     Parameters
     ----------
@@ -396,13 +398,13 @@ class BrainMassModel(nn.Module):
         width = self.online.width
         self.mask_vector = nn.Parameter(torch.empty(1, 1, width))
         self.extra_tokens = nn.Parameter(torch.empty(1, 2, width))
-        if not self.mask_vector.is_meta:  # drawing without numbers would import the compiler
+        if not self.mask_vector.is_meta:  # drawing into meta tensors would import the compiler
             nn.init.xavier_normal_(self.mask_vector)
             nn.init.xavier_normal_(self.extra_tokens)
-        # from the token of a hidden row to the row
+        # token of a hidden row → the row
         self.contrast_head = perceptron(width, feedforward, n_regions)
         self.rebuild_head = perceptron(width, feedforward, n_regions)
-        with torch.device("cpu"):  # computed, not learned: also where the module is only counted
+        with torch.device("cpu"):  # computed, not learned: also if the module is built as meta
             positions = sine_positions(n_regions + 2, width)
         self.positions = nn.Buffer(positions, persistent=False)
 
@@ -415,16 +417,16 @@ class BrainMassModel(nn.Module):
 
     def views(self, batch: Sequence[Any], draws: Any) -> tuple[Tensor, Tensor]:
         """Two versions of each participant's FC."""
-        # one per participant and view: lengths of scans differ, seeds do not
+        # one seed per participant and view, because the lengths of scans differ
         seeds = (draws.uniform(2) * 2**24).long().tolist()
         first = []
         second = []
-        for scan, own_seeds in zip(batch, seeds, strict=True):
+        for scan, pair_of_seeds in zip(batch, seeds, strict=True):
             if isinstance(scan, tuple):
                 fc, degrees = scan
-                pair = wishart_views(fc, degrees, own_seeds)
+                pair = wishart_views(fc, degrees, pair_of_seeds)
             else:
-                pair = dropped_volume_views(scan, self.dropped_volumes, own_seeds)
+                pair = dropped_volume_views(scan, self.dropped_volumes, pair_of_seeds)
             first.append(pair[0])
             second.append(pair[1])
         return torch.stack(first), torch.stack(second)
@@ -432,13 +434,13 @@ class BrainMassModel(nn.Module):
     def agreement(self, first: Tensor, second: Tensor) -> Tensor:
         """The BYOL term."""
         with torch.no_grad():
-            targets = self.target(second), self.target(first)  # (batch, projection)
-        predictions = self.predictor(self.online(first)), self.predictor(self.online(second))
-        cosines = [
-            nn.functional.cosine_similarity(p, t, dim=-1)
-            for p, t in zip(predictions, targets, strict=True)
-        ]
-        return (4 - 2 * (cosines[0] + cosines[1])).mean()
+            target_second = self.target(second)  # (batch, projection)
+            target_first = self.target(first)
+        from_first = self.predictor(self.online(first))  # (batch, projection)
+        from_second = self.predictor(self.online(second))
+        cosine = nn.functional.cosine_similarity
+        similarity = cosine(from_first, target_second) + cosine(from_second, target_first)
+        return (4 - 2 * similarity).mean()
 
     def contrast(self, fc: Tensor, draws: Any) -> Tensor:
         """Cross-entropy of matching hidden rows with their predictions, by scalar product."""
@@ -453,7 +455,23 @@ class BrainMassModel(nn.Module):
         return (self.rebuild_head(contextual) - rows).square().mean()
 
     def hidden_rows(self, fc: Tensor, count: int, draws: Any) -> tuple[Tensor, Tensor]:
-        """Hide random rows; gives rows (batch, count, regions), tokens (batch, count, width)."""
+        """Hide random rows and encode the others.
+
+        Parameters
+        ----------
+        fc : (batch, regions, regions)
+        count : int
+            Rows to hide per participant.
+        draws : Draws
+            Which rows.
+
+        Returns
+        -------
+        rows : (batch, count, regions)
+            The hidden rows.
+        tokens : (batch, count, width)
+            What the transformer gives in their places.
+        """
         index = draws.uniform(fc.shape[-1]).argsort(-1)[:, :count, None]  # (batch, count, 1)
         hidden = torch.zeros_like(fc[..., :1]).scatter_(1, index, 1.0).bool()  # (batch, regions, 1)
         tokens = torch.where(hidden, self.mask_vector, self.online.tokens(fc))
@@ -464,23 +482,24 @@ class BrainMassModel(nn.Module):
     @torch.no_grad()
     def after_step(self, step: int, total_steps: int) -> None:
         """Let the target's weights follow the online network's."""
-        for own, leader in zip(self.target.parameters(), self.online.parameters(), strict=True):
-            own.lerp_(leader, 1 - self.momentum)
+        pairs = zip(self.target.parameters(), self.online.parameters(), strict=True)
+        for weights, online_weights in pairs:
+            weights.lerp_(online_weights, 1 - self.momentum)
 
     def embed(self, fc: Tensor) -> Tensor:
         """Eight numbers per region of the online network, on the whole FC: (batch, 8 regions)."""
         return self.online.features(fc)
 
     def embed_series(self, scans: Sequence[Tensor]) -> Tensor:
-        """The same of whole scans, (volumes, regions) each; FC is made as for the views."""
+        """The same of whole scans, (volumes, regions) each; their FC is shrunk like the views."""
         return self.embed(torch.stack([shrunk_correlation(series) for series in scans]))
 
 
 class RegionTransformer(nn.Module):
     """Post-norm transformer over regions: tokens are rows of FC, as wide as there are regions.
 
-    The number of heads must divide the width. Where it does not, rows are padded with zeros to the
-    next width that it divides (R = 419 with 10 heads: 420).
+    The number of heads must divide the width. If it does not divide R, rows are padded with zeros
+    to the next width that it divides (R = 419 with 10 heads: 420).
 
     Parameters
     ----------
@@ -490,7 +509,7 @@ class RegionTransformer(nn.Module):
     feedforward : int
         Width of the hidden layer of each transformer layer.
     projection : int
-        Numbers per region that make the embedding.
+        Width in which views are compared.
     dropout : float
     recompute : bool
         Compute activations again in the backward pass: slower, and less memory.
@@ -526,7 +545,7 @@ class RegionTransformer(nn.Module):
         """(batch, tokens, width) → the same, through all layers."""
         for layer in self.layers:
             if self.recompute and torch.is_grad_enabled():
-                # keep only the layers' inputs, at a third more time
+                # only the inputs of layers are kept: less memory, a third more time
                 tokens = checkpoint(layer, tokens, use_reentrant=False)
             else:
                 tokens = layer(tokens)
@@ -537,7 +556,7 @@ class RegionTransformer(nn.Module):
         return self.reduce(self.contextualise(self.tokens(fc))).flatten(1)
 
     def forward(self, fc: Tensor) -> Tensor:
-        """The projection that views are compared in: (batch, width)."""
+        """The projection in which views are compared: (batch, projection)."""
         return self.head(self.features(fc))
 
 
@@ -603,10 +622,9 @@ def shrunk_correlation(series: Tensor) -> Tensor:
 
 
 def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -> list[Tensor]:
-    """FC of one scan, each time from another random choice of volumes (Yang et al. 2024).
+    """FC of one scan, for each view from another random choice of volumes (Yang et al. 2024).
 
-    The release's: Ledoit–Wolf covariance of the volumes that are kept, brought to a correlation
-    matrix.
+    As in the release: the correlation matrix of the Ledoit–Wolf covariance of these volumes.
 
     Parameters
     ----------
@@ -630,12 +648,12 @@ def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -
 
 
 def wishart_views(fc: Tensor, degrees: Tensor, seeds: Sequence[int]) -> list[Tensor]:
-    """FC as more scans of the same length would give if the true FC were the one seen.
+    """FC as further scans of the same length would give it, if the observed FC were the true one.
 
     With FC = Q Λ Qᵀ and ν degrees of freedom, ν volumes Z Λ^½ Qᵀ with Z standard normal have a
-    covariance matrix that follows the Wishart law W(FC, ν); their correlation is the view. Λ is
-    clipped at 0: FC of fewer volumes than regions is singular, and stored in 16 bits slightly
-    indefinite.
+    covariance matrix that follows the Wishart distribution W(FC, ν); their correlation is the view.
+    Λ is clipped at 0, because FC of fewer volumes than regions is singular, and slightly indefinite
+    if it is stored in 16 bits.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """What a config.json may hold: one closed type per field.
 
-Models are passed on, so that a config.json may come from anywhere. Nothing in it is a path or the
-name of code: a word is compared with a list of known words or printed, and is never opened or
-imported. The values of ``parameters`` are checked once more, against the signature of the method.
+Models are passed on, so a config.json may come from anywhere. No entry is used as a path or as the
+name of code: words are compared with known words or printed, and are never opened or imported. The
+values of ``parameters`` are checked once more, against the signature of the method.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT_VERSION = 2
 CONFIG = "config.json"
 
 CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-# JSON without dicts in dicts: what a parameter of a method can be
+# what the parameter of a method can be: a JSON value without nested dicts
 _Scalar = bool | int | float | str | None
 _Word = Annotated[str, Field(max_length=10_000)]
 _Number = Annotated[int, Field(ge=0, le=10**12)]
@@ -57,7 +57,7 @@ class _SavedParcellation(BaseModel):
 
 
 class _TrainingData(BaseModel):
-    """What is told of the participants: counts and fingerprints."""
+    """About the training participants: counts and fingerprints only."""
 
     model_config = CLOSED
 
@@ -91,7 +91,7 @@ class _Target(BaseModel):
 
 
 class _Encoder(BaseModel):
-    """The network that a fine-tuned model began with: what a config.json of NERVE says of it."""
+    """The encoder that a fine-tuned model began with, as in the config.json of a NERVE."""
 
     model_config = CLOSED
 
@@ -139,7 +139,7 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     folder : path
-        A folder that `Method.save` wrote; anything else is refused.
+        A folder that `Method.save` wrote; anything else is an error.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(version, int):
         raise problem(path, "it does not describe a model of this package")
     if version != FORMAT_VERSION:
-        # the fields of another format are not ours to check
+        # other formats have other fields, which cannot be checked here
         written_by = str(content.get("nerve_version"))[:40]
         cause = f"it was written in format {version} by nerve {written_by}"
         remedy = "Fit the model again."
@@ -176,7 +176,7 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _first_mistake(error: Exception) -> str:
-    """Which field is wrong, and how; what it holds is not repeated."""
+    """Which field is wrong, and how; its value is not repeated."""
     if not isinstance(error, ValidationError):
         return "it does not describe a model of this package"
     first = error.errors(include_input=False, include_url=False)[0]

@@ -1,6 +1,6 @@
-"""Covariates as a reference row, without brain data.
+"""Covariates as features: a reference row without brain data.
 
-They are removed in evaluation/covariates.py.
+How covariates are removed from a target is in evaluation/covariates.py.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from nerve.methods.parameters import Names
 
 
 class Covariates(Reference):
-    """What is known of a participant besides the brain: columns of the table as numbers.
+    """Columns of the participants table as features.
 
-    Numbers are centred, words become one column each, a missing value counts as the average.
+    Numbers are centred, each category becomes a column, a missing value counts as the average.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Covariates(Reference):
 
     @property
     def n_features(self) -> int:
-        """Numbers, and one per category of a column of words."""
+        """One per numeric column, one per category of the others."""
         return len(self.arrays_["means"])
 
     def features(self, cohort: Cohort) -> np.ndarray:
@@ -51,6 +51,7 @@ class Covariates(Reference):
         return self.design_.transform(self._table(cohort)).astype(np.float32)
 
     def _table(self, cohort: Cohort) -> pd.DataFrame:
+        """The columns of a cohort; a cohort with none of them lacks an input of this method."""
         missing = [column for column in self.columns if column not in cohort.participants]
         if len(missing) == len(self.columns):
             raise MissingInput(

@@ -1,9 +1,9 @@
 """Fine-tuning: a head on the tokens of NERVE, trained with the target, with or without the encoder.
 
-The encoder comes from a pretrained run, or begins with random weights as a control. Its tokens are
-standardised, pooled by attention or by their mean, and a linear layer reads the target from that.
-Layers before the first one that is trained give the same tokens at every epoch: they are computed
-once where they fit into memory.
+The encoder comes from a pretrained run, or has random initial weights as a control. Its tokens are
+standardised and pooled by attention or by their mean, and a linear layer predicts the target from
+the result. Encoder blocks before the first one that is trained give the same tokens at every epoch:
+these are computed once if they fit into memory.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {"network": "small", "epochs": 20},
 }
 
-# arrays of a saved NERVE beside the weights of its module
+# how names begin of the arrays that a saved NERVE holds beside the weights of its module
 _ARRAYS_OF_ENCODER = ("view.", "sites.", "signature.")
-_POOLING_PCA = ("origin", "components")  # buffers of that pooling, which is not used here
+_POOLING_PCA = ("origin", "components")  # buffers of NERVE's pooling pca, not used here
 _AUTOENCODER = "autoencoder."  # how names of the encoder's weights begin in ours
 _MOST_LAYERS = 1000
-# an inner split of fewer says nothing
+# an inner split with fewer participants is refused
 _FEWEST_TRAINED_ON = 4
 _FEWEST_HELD_OUT = 2
 
@@ -83,8 +83,8 @@ def _checked_layers(value: Any) -> int | str:
     raise ValueError("a number of last encoder blocks, 0 for the head only, or all")
 
 
-PretrainedChoice = Annotated[Any, PlainValidator(_checked_pretrained)]
-LayersChoice = Annotated[Any, PlainValidator(_checked_layers)]
+_PretrainedChoice = Annotated[Any, PlainValidator(_checked_pretrained)]
+_LayersChoice = Annotated[Any, PlainValidator(_checked_layers)]
 
 
 class FineTunedNERVE(SupervisedMethod):
@@ -95,21 +95,21 @@ class FineTunedNERVE(SupervisedMethod):
     ``attn`` probe of Brainmarks: one learned query per head, keys and values from the patch tokens,
     a linear layer on what is pooled.
 
-    Ours: tokens enter the head minus their mean over the participants given to `fit`, brought to
-    unit size together; keys also hold a learned vector per pair of networks, since what is left
-    after the mean does not say which pair a token is. What is pooled is normalised before the
-    linear layer. The epoch is chosen on participants held out within the training set, families
-    whole, and training stops after `patience` epochs without a smaller loss on them. View and
-    standardisation of a pretrained run stay as they are.
+    Ours: each token enters the head minus its mean over the participants given to `fit`, and all
+    are divided by one number. Keys also hold a learned vector per pair of networks, because without
+    its mean a token does not show to which pair it belongs. The pooled vector is normalised before
+    the linear layer. The epoch is chosen on participants held out within the training set, without
+    splitting families, and training stops after `patience` epochs without a smaller loss on them.
+    View and standardisation of a pretrained run stay as they are.
 
-    The NERVE paper does not say how to fine-tune: it reads frozen features by kernel ridge.
+    The NERVE paper does not say how to fine-tune: it uses kernel ridge on frozen features.
 
     Parameters
     ----------
     pretrained : str, path or NERVE, optional
         The encoder: folder, archive, name or object; by default a network with random weights.
     network : {"small", "default", "paper"}
-        Preset of NERVE whose network begins with random weights where there is no `pretrained`.
+        Preset of the network with random weights that is used if there is no `pretrained`.
     layers : int or "all"
         What is trained beside the head: 0 nothing, k the last k encoder blocks, all the whole
         encoder with its tokenizer and positions.
@@ -145,7 +145,7 @@ class FineTunedNERVE(SupervisedMethod):
     module_ : FineTunedModel
         The trained network.
     encoder_ : NERVE
-        The encoder with its weights after training; it embeds participants as any other.
+        The encoder with its weights after training; it can be used as any other NERVE.
 
     See Also
     --------
@@ -166,22 +166,22 @@ class FineTunedNERVE(SupervisedMethod):
         "representation learning; attention pooling as in Brainmarks (MedARC)"
     )
     adapted: ClassVar[str] = (
-        "The paper reads frozen features; here a head, and as much of the encoder as is asked for, "
+        "The paper uses frozen features; here a head, and as much of the encoder as is asked for, "
         "is trained with the target."
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
     batch_size_apply: ClassVar[int] = NERVE.batch_size_apply
 
     encoder_: NERVE
-    # name and hash of the encoder that training began with
+    # name of the encoder that training began with, and a hash of its weights
     pretrained_: dict[str, str]
 
     def __init__(
         self,
-        pretrained: PretrainedChoice = None,
+        pretrained: _PretrainedChoice = None,
         *,
         network: Literal["small", "default", "paper"] = "default",
-        layers: LayersChoice = "all",
+        layers: _LayersChoice = "all",
         pooling: Literal["attention", "mean"] = "attention",
         heads: Width = 4,
         dropout: Share = 0.1,
@@ -214,7 +214,7 @@ class FineTunedNERVE(SupervisedMethod):
         self.device = device
 
     def __sklearn_clone__(self) -> Self:
-        """A copy that is not fitted; a NERVE object in `pretrained` keeps what it has learned."""
+        """A copy that is not fitted; a NERVE object in `pretrained` stays fitted."""
         method = type(self)(**self.get_params(deep=False))
         method._preset = self._preset
         return method
@@ -227,7 +227,7 @@ class FineTunedNERVE(SupervisedMethod):
         return str(self._unfitted_encoder().view)
 
     def check_parameters(self, where: str = "") -> dict[str, Any]:
-        """Check the parameters, and that `pretrained` is a NERVE with so many layers.
+        """Check the parameters, and that `layers` and `heads` fit the encoder in `pretrained`.
 
         Parameters
         ----------
@@ -247,25 +247,25 @@ class FineTunedNERVE(SupervisedMethod):
         return parameters
 
     def described_parameters(self) -> dict[str, Any]:
-        """The parameters as plain JSON; of `pretrained` the name of the run, without its path."""
+        """The parameters as plain JSON; `pretrained` is the name of the run, without its path."""
         parameters = super().described_parameters()
         known = getattr(self, "pretrained_", None)
         parameters["pretrained"] = self._name_of_pretrained() if known is None else known["name"]
         if parameters["pretrained"]:
-            del parameters["network"]  # of networks with random weights only
+            del parameters["network"]  # only used without `pretrained`
         else:
             del parameters["pretrained"]
         return parameters
 
     @classmethod
     def from_configuration(cls, config: Mapping[str, Any]) -> Self:
-        """Make the unfitted method that a config.json describes, which opens no other file."""
+        """Make the unfitted method that a config.json describes; no other file is opened."""
         parameters = dict(config["parameters"])
-        parameters.pop("pretrained", None)  # a name for the reader: the weights are in the file
+        parameters.pop("pretrained", None)  # a name for readers: the weights are in the folder
         return super().from_configuration({**config, "parameters": parameters})
 
     def pretrained_encoder(self) -> NERVE | None:
-        """The encoder that training begins with, as it was pretrained.
+        """Load or copy the encoder that training begins with.
 
         Returns
         -------
@@ -313,7 +313,7 @@ class FineTunedNERVE(SupervisedMethod):
         path = Path(self.pretrained)
         return printable_name(path.stem if path.suffix == ".zip" else path.resolve().name, most=60)
 
-    # What the training asks for
+    # Training
 
     def begin_fit(self, data: Any) -> Cohort:
         """Get the encoder, then bring the data into its region order.
@@ -335,7 +335,7 @@ class FineTunedNERVE(SupervisedMethod):
             self.encoder_ = encoder
         cohort = super().begin_fit(data)
         if encoder is None:
-            # no step is trained: the view and the size of the entries, and weights at random
+            # epochs=0: view and standardisation are fitted, the weights stay random
             encoder = NERVE.from_preset(
                 self.network, epochs=0, pooling="mean", seed=self.seed, device=self.device
             )
@@ -363,7 +363,7 @@ class FineTunedNERVE(SupervisedMethod):
         return super().align_and_check(data, parcellation)
 
     def learn_target(self, y: Any) -> np.ndarray:
-        """Check the target and find its scale; three and more different words are classes."""
+        """Check the target and find its scale; three or more different words are classes."""
         words = _words(y)
         if words is None or len(np.unique(words)) < 3:
             values = super().learn_target(y)
@@ -389,13 +389,14 @@ class FineTunedNERVE(SupervisedMethod):
                 "The training participants",
                 f"{len(cohort)} of them leave {len(training)} to train on and {len(validation)} "
                 "for the inner validation",
-                expected=f"at least {_FEWEST_TRAINED_ON} and {_FEWEST_HELD_OUT}, families whole",
+                expected=f"at least {_FEWEST_TRAINED_ON} and {_FEWEST_HELD_OUT}, without splitting "
+                "families",
                 remedy="Use more participants, fewer folds or another validation_fraction.",
             )
         return training, validation
 
     def build(self, parcellation: Parcellation) -> FineTunedModel:
-        """Make the module; the weights of the encoder are loaded by `begin_training`."""
+        """Make the untrained module; `begin_training` loads the weights of the encoder."""
         network = clone(self._unfitted_encoder()).set_params(pooling="mean")
         return FineTunedModel(
             network.build(parcellation),
@@ -422,7 +423,7 @@ class FineTunedNERVE(SupervisedMethod):
         )
 
     def identity_of_run(self) -> dict[str, Any]:
-        """With the weights that training began with."""
+        """Add the hash of the weights that training began with."""
         return {**super().identity_of_run(), "weights": self.pretrained_["weights"]}
 
     def begin_training(
@@ -455,13 +456,13 @@ class FineTunedNERVE(SupervisedMethod):
         return dataset
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
-        """Packed matrices, or the tokens of the layers that are not trained.
+        """Packed matrices; or tokens that the untrained blocks make of them, if these fit.
 
         Parameters
         ----------
         cohort : Cohort
         folder : Path, optional
-            Where packed matrices lie that do not fit into memory.
+            Where packed matrices are written that do not fit into memory.
 
         Returns
         -------
@@ -475,14 +476,15 @@ class FineTunedNERVE(SupervisedMethod):
         return ArrayDataset(self.apply(self.module_.untrained_part, packed))
 
     def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
-        """Mean and size of the tokens of everyone given to `fit`, without labels.
+        """Fit the standardisation of tokens on all participants given to `fit`, without labels.
 
         Parameters
         ----------
         module : FineTunedModel
         dataset : Dataset
         rows : (n_training,)
-            Not used: fewer than ten who are held out could be told from two means.
+            Not used: with the mean of the training participants, a saved model would reveal the
+            mean of the others, who may be few.
         """
         super().prepare_module(module, dataset, rows)
         parts = chunks(len(dataset), self.batch_size_apply)
@@ -534,7 +536,7 @@ class FineTunedNERVE(SupervisedMethod):
         return self.apply(self.module_.predict, self.dataset(cohort))
 
     def _n_outputs(self) -> int:
-        """Numbers that the network gives: one, or one per class where there are three or more."""
+        """Outputs of the network: one, or one per class if there are three or more."""
         labels = getattr(self, "target_", {}).get("labels") or []
         return len(labels) if len(labels) > 2 else 1
 
@@ -549,7 +551,7 @@ class FineTunedNERVE(SupervisedMethod):
         return super().tensors() | arrays
 
     def state(self) -> dict[str, Any]:
-        """With what is needed to make the encoder again."""
+        """Add what is needed to make the encoder again."""
         encoder = self.encoder_
         state_of_encoder = encoder.state()
         description = {
@@ -589,17 +591,19 @@ class FineTunedNERVE(SupervisedMethod):
         encoder.module_ = self.module_.autoencoder
 
     def card_lines(self) -> list[str]:
-        """With what the encoder had learned before, and what was trained."""
+        """Add where the encoder came from, and what was trained."""
+        encoder = "random weights"
         name = self.pretrained_["name"]
-        counts = self.encoder_.data_.get("cohorts", {}).items()
-        cohorts = ", ".join(f"{cohort} ({count})" for cohort, count in counts)
-        begins_with = (
-            f"{name}, pretrained without labels on {cohorts}" if name else "random weights"
-        )
-        trained = {0: "the head only", "all": "head and encoder"}.get(
-            self.layers, f"the head and the last {self.layers} encoder blocks"
-        )
-        return [*super().card_lines(), f"Encoder: {begins_with}", f"Trained: {trained}"]
+        if name:
+            counts = self.encoder_.data_.get("cohorts", {}).items()
+            cohorts = ", ".join(f"{cohort} ({count})" for cohort, count in counts)
+            encoder = f"{name}, pretrained without labels on {cohorts}"
+        trained = f"the head and the last {self.layers} encoder blocks"
+        if self.layers == 0:
+            trained = "the head only"
+        elif self.layers == "all":
+            trained = "head and encoder"
+        return [*super().card_lines(), f"Encoder: {encoder}", f"Trained: {trained}"]
 
 
 class FineTunedModel(ScalarModule):
@@ -608,7 +612,7 @@ class FineTunedModel(ScalarModule):
     Parameters
     ----------
     autoencoder : MaskedAutoencoder
-        Its tokenizer and encoder are used; its decoder keeps its weights.
+        Its tokenizer and encoder are used; its decoder is kept unchanged.
     layers : int or "all"
         Encoder blocks that are trained, the last ones; all: the tokenizer and positions too.
     pooling : {"attention", "mean"}
@@ -643,7 +647,9 @@ class FineTunedModel(ScalarModule):
 
         self.mean = nn.Buffer(torch.zeros(n_patches, dim))
         self.scale = nn.Buffer(torch.ones(()))
-        self.pool = AttentionPooling(n_patches, dim, heads) if pooling == "attention" else Mean()
+        self.pool = (
+            AttentionPooling(n_patches, dim, heads) if pooling == "attention" else MeanPooling()
+        )
         self.norm = nn.LayerNorm(dim)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(dim, n_outputs)
@@ -651,7 +657,11 @@ class FineTunedModel(ScalarModule):
         nn.init.zeros_(self.output.bias)
 
     def _choose_what_is_trained(self, everything: bool) -> None:
-        """Freeze the autoencoder but its last blocks; with `everything` but what is not used."""
+        """Freeze the autoencoder except its last encoder blocks.
+
+        With `everything`, its CLS token, positions and the tokenizer's way to tokens are trained
+        as well; the decoder never is.
+        """
         self.autoencoder.requires_grad_(False)
         self.autoencoder.encoder[self.first_trained :].requires_grad_(True)
         if everything:
@@ -678,7 +688,7 @@ class FineTunedModel(ScalarModule):
         return outputs.squeeze(-1) if outputs.shape[-1] == 1 else outputs
 
     def untrained_part(self, packed: Tensor) -> Tensor:
-        """(batch, S) → (batch, 1 + P, dim): CLS and tokens where the first trained block begins."""
+        """(batch, S) → (batch, 1 + P, dim): CLS and tokens that the first trained block reads."""
         tokens = self.autoencoder.token_sequence(packed, None)
         return self.autoencoder.encoder[: self.first_trained](tokens)
 
@@ -689,7 +699,7 @@ class FineTunedModel(ScalarModule):
 
     @torch.no_grad()
     def fit_standardisation(self, batches: Iterable[Tensor]) -> None:
-        """Set the mean of each token, and the size of all numbers together.
+        """Set the mean of each token, and one standard deviation for all numbers.
 
         Parameters
         ----------
@@ -710,7 +720,7 @@ class FineTunedModel(ScalarModule):
         self.scale.copy_(variance.sqrt() if variance > 0 else torch.ones(()))
 
     def error(self, predicted: Tensor, target: Tensor) -> Tensor:
-        """Mean squared error, or cross-entropy where the target has classes."""
+        """Mean squared error, or cross-entropy if the target has classes."""
         if predicted.ndim == 2:
             return functional.cross_entropy(predicted, target.long())
         return super().error(predicted, target)
@@ -748,9 +758,10 @@ class AttentionPooling(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(batch, P, dim) → (batch, dim)."""
-        keys = self._by_head(self.key(tokens + self.pairs))
-        values = self._by_head(self.value(tokens))
+        keys = self._by_head(self.key(tokens + self.pairs))  # (batch, heads, P, dim / heads)
+        values = self._by_head(self.value(tokens))  # (batch, heads, P, dim / heads)
         queries = self.query.expand(len(tokens), -1, -1, -1)  # (batch, heads, 1, dim / heads)
+        # (batch, heads, 1, dim / heads)
         pooled = functional.scaled_dot_product_attention(queries, keys, values)
         return pooled.flatten(1)  # (batch, dim)
 
@@ -759,7 +770,7 @@ class AttentionPooling(nn.Module):
         return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class Mean(nn.Module):
+class MeanPooling(nn.Module):
     """The mean of the patch tokens: (batch, P, dim) → (batch, dim)."""
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -768,7 +779,7 @@ class Mean(nn.Module):
 
 
 def labels_of(cohort: Cohort, column: str) -> np.ndarray:
-    """A column of the participants table, of families say.
+    """A column of the participants table, for example of families.
 
     Parameters
     ----------
@@ -793,7 +804,8 @@ def target_of(
     ----------
     cohort : Cohort
     targets : str
-        One column: numbers or words. With covariates, numbers or two different words, which become 0 and 1.
+        One column: numbers or words. With covariates, words must be of two classes, which become 0
+        and 1.
     covariates : names of columns
         Regressed from the target with coefficients of these participants.
 
@@ -802,7 +814,7 @@ def target_of(
     rows : (k,) array of int
         Participants who have the target.
     values : (k,) array
-        Theirs.
+        Their targets.
     """
     wanted = as_names(targets)
     if len(wanted) != 1:
@@ -828,19 +840,20 @@ def target_of(
                 f"target {target!r}",
                 f"it has {len(labels)} classes, and there are covariates",
                 expected="numbers or two classes, from which covariates can be regressed",
-                remedy="Leave the covariates out, or evaluate the row finetune, where each class "
-                "stands against all others.",
+                remedy="Leave the covariates out, or evaluate the row finetune, which predicts "
+                "each class against all others.",
             )
         values = codes
-    everyone = np.arange(len(rows))
+    train = np.arange(len(rows))
+    test = train[:0]
     residuals, _ = remove_covariates(
-        np.asarray(values, float), target, everyone, everyone[:0], table[names].iloc[rows]
+        np.asarray(values, float), target, train, test, table[names].iloc[rows]
     )
     return rows, residuals
 
 
 def _words(y: Any) -> np.ndarray | None:
-    """The target as words if it is no numbers; missing ones are refused."""
+    """The target as words, none of them missing; None if it is numeric."""
     values = np.asarray(y)
     if values.ndim != 1:
         return None

@@ -1,7 +1,7 @@
 """GATE: participants are nodes of a population graph, seen in different windows of their scans.
 
-Its input is FC of windows of a scan, projected to principal components, for a whole population at
-once.
+It reads FC of windows of each scan, projected to principal components. A training step takes all
+participants at once.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from nerve.methods.parameters import (
 )
 from nerve.methods.trained import Encoder
 
-# windows that the projection is fitted on: at R = 400 they take 0.6 GiB
+# windows, at most, that the projection is fitted on: at R = 400 they take 0.6 GiB
 _MOST_WINDOWS_FOR_COMPONENTS = 2048
-_AGE_TOLERANCE = 2.0  # two numbers count as alike when they differ by less (years, in the original)
+_TOLERANCE = 2.0  # two numbers are alike if they differ by less (years of age, in the release)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -69,12 +69,12 @@ class GATE(Encoder):
 
     *Ours*: FC entries (79,800 at R = 400) are first projected to 512 principal components, fitted
     on at most 2,048 windows of the training participants; the release fits such a projection and
-    trains on the entries. The release takes windows of the other lengths at random, and chooses
-    graph and features of the second view apart; ours go together and about the same centre. Edge
-    weights are used, where the release drops them on the way to its library. Affinity of phenotype
-    is off by default, because it would put age, sex and site, which are removed later, into the
-    features; `phenotypes` names columns to multiply it in. In scans too short for all windows they
-    are spread evenly.
+    trains on the entries. The release places windows of the other lengths at random, and chooses
+    graph and features of the second view independently; ours belong to the same window and have the
+    same centre as a window of the usual length. Edge weights are used, whereas the release loses
+    them when it calls its library. Affinity of phenotype is off by default, because it would put
+    age, sex and site, which are removed later, into the features; `phenotypes` names columns that
+    multiply the edges. In scans that are too short for all windows, these are spread evenly.
 
     *Transductive*: an embedding depends on the other participants in its cohort, through the graph.
     `transform` builds the graph of the cohort it is given; a participant's features differ between
@@ -100,7 +100,7 @@ class GATE(Encoder):
     n_neighbours : int
         Neighbours per participant in the second view; the first has one.
     feature_drop : float
-        Share of components set to zero for everyone, in each view.
+        Share of components set to zero for all participants, in each view.
     edge_drop : float
         Share of edges removed, in each view.
     dropout : float
@@ -192,7 +192,7 @@ class GATE(Encoder):
         """How it is trained."""
         return TrainingSettings(
             epochs=self.epochs,
-            # a batch is everyone, so nobody is held out
+            # one sample is the whole population: no participants are held out
             batch_size=1,
             lr=self.lr,
             weight_decay=self.weight_decay,
@@ -221,19 +221,19 @@ class GATE(Encoder):
         )
 
     def prepare_module(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
-        """Give the module mean and components of the FC of a random choice of windows."""
+        """Fit the projection: mean and principal components of a random choice of windows."""
         cohort = dataset.cohort
         n_total = len(cohort) * self.n_windows
         order = np.random.default_rng([self.seed, 3]).permutation(n_total)
         chosen = np.sort(order[:_MOST_WINDOWS_FOR_COMPONENTS])
         participant, window = np.divmod(chosen, self.n_windows)
-        sample = np.empty((len(chosen), module.mean.shape[0]), np.float32)
+        entries = np.empty((len(chosen), module.mean.shape[0]), np.float32)
         for row in np.unique(participant):
-            (series,) = cohort.inputs("timeseries", [row])
-            fc = dataset.windows(torch.tensor(series), self.window)
-            of_row = participant == row
-            sample[of_row] = fc[window[of_row]].numpy()
-        mean, components, _ = principal_components(sample, module.components.shape[0])
+            series = cohort.inputs("timeseries", [row])[0]
+            fc = dataset.windows(torch.tensor(series), self.window)  # (windows, entries)
+            is_chosen = participant == row
+            entries[is_chosen] = fc[window[is_chosen]].numpy()
+        mean, components, _ = principal_components(entries, module.components.shape[0])
         module.mean.copy_(torch.from_numpy(mean))
         module.components.zero_()  # fewer windows than components leave the last ones empty
         module.components[: components.shape[1]] = torch.from_numpy(components.T)
@@ -241,16 +241,16 @@ class GATE(Encoder):
     def validation_split(
         self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The population is one sample, and trained on."""
+        """One training sample, the population; no validation."""
         return np.arange(1), np.zeros(0, int)
 
     def finish(self, module: Any, dataset: Any) -> None:
-        """Count participants, of whom a sample holds all."""
+        """Record the number of participants, because `fit` has counted one sample."""
         self.data_["n_training"] = len(dataset.cohort)
 
     @torch.inference_mode()
     def features(self, cohort: Cohort) -> np.ndarray:
-        """(n, width), from a graph of the participants given here."""
+        """(n, width): mean over windows, in the graph of the participants given here."""
         module = self.module_.to(choose_device(self.device)).eval()
         features, neighbours, weights = self.dataset(cohort).graphs([self.window], 1)
         total: Any = 0
@@ -262,9 +262,9 @@ class GATE(Encoder):
 
 
 class PopulationDataset:
-    """One sample, the whole population: windows, and a graph of participants in each.
+    """One sample, the whole population: projected windows, and a graph of participants in each.
 
-    They are computed when first asked for, with the projection that the module then has.
+    The sample is computed when it is first read, because the projection is fitted before that.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ class PopulationDataset:
 
     @torch.no_grad()
     def graphs(self, lengths: Sequence[int], k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Everyone's windows of each length, and the nearest participants in each.
+        """Windows of each length of all participants, and their nearest participants in each.
 
         Parameters
         ----------
@@ -376,14 +376,16 @@ def window_connectivity(
 ) -> Tensor:
     """FC of every window of a scan, by the Ledoit–Wolf covariance.
 
+    Windows of another length have the same centres as those of the usual length.
+
     Parameters
     ----------
     series : (volumes, R) tensor
         The scan.
     length : int
-        Volumes of a window. Windows have the centres of those of `window` volumes.
+        Volumes of the windows to cut.
     window, n_windows, stride : int
-        Volumes of a window of the first family, how many there are, volumes between two starts.
+        Windows of the usual length: their volumes, their number, volumes between two starts.
 
     Returns
     -------
@@ -394,14 +396,15 @@ def window_connectivity(
     length = min(length, n_volumes)
     centres = window_starts(n_volumes, window, n_windows, stride) + window / 2
     starts = np.clip((centres - length / 2).astype(int), 0, n_volumes - length)
-    cut = torch.stack([series[start : start + length] for start in starts])
-    fc = shrunk_correlation(cut)  # (windows, R, R)
+    # (windows, length, R)
+    windows = torch.stack([series[start : start + length] for start in starts])
+    fc = shrunk_correlation(windows)  # (windows, R, R)
     rows, columns = torch.triu_indices(n_regions, n_regions, 1, device=series.device)
     return fc[:, rows, columns]
 
 
 def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> np.ndarray:
-    """First volumes of the windows, `stride` apart; in a short scan, evenly spread.
+    """First volumes of the windows: `stride` apart, or spread evenly in a short scan.
 
     Parameters
     ----------
@@ -450,7 +453,7 @@ def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[Tensor | No
         is_number = pd.api.types.is_numeric_dtype(column) and column.nunique() > 10
         values = column if is_number else column.astype("category").cat.codes
         codes.append(values.astype(float).to_numpy(np.float32))
-        tolerances.append(_AGE_TOLERANCE if is_number else 0.5)
+        tolerances.append(_TOLERANCE if is_number else 0.5)
     return torch.from_numpy(np.stack(codes, -1)), torch.tensor(tolerances)
 
 
@@ -474,8 +477,8 @@ class GATEModel(nn.Module):
     width : int
         Of convolution and embedding.
     feature_drop, edge_drop, dropout : float
-        Share of components set to zero for everyone, of edges removed, and of single numbers set to
-        zero, in each view.
+        Share of components set to zero for all participants, of edges removed, and of single
+        numbers set to zero, in each view.
     decorrelation : float
         γ above.
     """
@@ -509,7 +512,7 @@ class GATEModel(nn.Module):
         return (upper - self.mean) @ self.components.T
 
     def training_loss(self, batch: dict[str, Tensor], draws: Any) -> Tensor:
-        """The loss above, for two views of everyone in `batch`.
+        """The loss above, for two views of all participants.
 
         View a is a random window with edges to the nearest participant, view b the next window with
         all edges; half of the time b has another length.
@@ -527,9 +530,11 @@ class GATEModel(nn.Module):
         scalar tensor
         """
         n_lengths, n_windows = batch["features"].shape[:2]
-        place, other, which = draws.shared_uniform(3).tolist()
-        window = int(place * (n_windows - 1))
-        length = 1 + int(which * (n_lengths - 1)) if other >= 0.5 and n_lengths > 1 else 0
+        window_draw, family_draw, length_draw = draws.shared_uniform(3).tolist()
+        window = int(window_draw * (n_windows - 1))
+        length = 0  # position in `features`: the usual length
+        if family_draw >= 0.5 and n_lengths > 1:
+            length = 1 + int(length_draw * (n_lengths - 1))
         a = self.view(batch, 0, window, 1, draws)
         b = self.view(batch, length, window + 1, batch["weights"].shape[-1], draws)
         return agreement_loss(a, b, self.decorrelation)
@@ -537,7 +542,7 @@ class GATEModel(nn.Module):
     def view(
         self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Any
     ) -> Tensor:
-        """One window on the graph of the k nearest, with drops: (participants, width)."""
+        """Embed one window in the graph of the k nearest, with drops: (participants, width)."""
         x = batch["features"][length, window]  # (participants, components)
         neighbours = batch["neighbours"][length, window, :, :k]  # (participants, k)
         weights = batch["weights"][length, window, :, :k]  # (participants, k)
@@ -614,7 +619,7 @@ def nearest_participants(
             is_close = difference.abs() < tolerances  # (block, participants, columns)
             similarity = similarity * is_close.sum(-1)
         own = torch.arange(len(similarity), device=unit.device)
-        similarity[own, own + start] = -1.0  # nobody is a neighbour of their own
+        similarity[own, own + start] = -1.0  # never a neighbour of itself
         nearest = similarity.topk(min(k, n - 1))
         neighbours.append(nearest.indices)
         weights.append(nearest.values)
@@ -630,12 +635,25 @@ class PopulationConvolution(GraphConvolution):
     """
 
     def forward(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:  # type: ignore[override]
-        """(subjects, width_in), (subjects, k) of int, (subjects, k) → (subjects, width_out)."""
+        """Convolve over the neighbours of each participant.
+
+        Parameters
+        ----------
+        x : (participants, width_in)
+        neighbours : (participants, k) of int
+        weights : (participants, k)
+
+        Returns
+        -------
+        (participants, width_out)
+        """
         outgoing = 1 + weights.sum(-1)  # (participants,)
         incoming = torch.ones_like(outgoing).index_add(0, neighbours.flatten(), weights.flatten())
         projected = self.linear(x)  # (participants, width_out)
         received = projected / incoming.sqrt().unsqueeze(-1)
         # `embedding` adds gradients in a fixed order, unlike received[neighbours]
-        theirs = nn.functional.embedding(neighbours, received) * weights.unsqueeze(-1)
-        total = received + theirs.sum(1)  # (participants, width_out)
+        of_neighbours = nn.functional.embedding(
+            neighbours, received
+        )  # (participants, k, width_out)
+        total = received + (of_neighbours * weights.unsqueeze(-1)).sum(1)
         return total / outgoing.sqrt().unsqueeze(-1) + self.bias

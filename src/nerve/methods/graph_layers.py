@@ -1,7 +1,7 @@
 """Layers that methods share: on dense, batched adjacency matrices, and how FC becomes a graph.
 
-A brain graph has a few hundred nodes and thousands of edges, the same nodes for everyone: a batch
-of dense matrix products is simpler than message passing over edge lists, and faster
+A brain graph has a few hundred nodes, the same for all participants, and thousands of edges. A
+batch of dense matrix products is then simpler than message passing over edge lists, and faster
 (`benchmarks/graph_layers.py`).
 """
 
@@ -20,8 +20,8 @@ def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
     ----------
     fc : (batch, regions, regions)
     keep : float or int
-        A share of all pairs, below 1; or a whole number of neighbours that each region chooses, an
-        edge being kept if either end chose it.
+        A share of all pairs, below 1. Or a whole number: each region chooses so many neighbours,
+        and an edge is kept if either end chose it.
 
     Returns
     -------
@@ -44,9 +44,9 @@ def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
 
 def normalised_adjacency(adjacency: Tensor) -> Tensor:
     """D^-1/2 (A + I) D^-1/2, with D the degrees of A + I: (batch, nodes, nodes)."""
-    looped = adjacency + torch.eye(
-        adjacency.shape[-1], device=adjacency.device, dtype=adjacency.dtype
-    )
+    n_nodes = adjacency.shape[-1]
+    identity = torch.eye(n_nodes, device=adjacency.device, dtype=adjacency.dtype)
+    looped = adjacency + identity
     scale = looped.sum(-1).rsqrt()  # (batch, nodes)
     return scale.unsqueeze(-1) * looped * scale.unsqueeze(-2)
 

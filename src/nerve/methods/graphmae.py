@@ -46,7 +46,7 @@ class GraphMAE(Encoder):
     *The method's own*: learned mask token, GIN encoder (two layers of 512, PReLU, batch norm),
     re-masking before a one-layer GIN decoder, dropout 0.2 before each layer of both, scaled cosine
     error, mask ratio 0.5; Adam at 1.5e-4, constant, 60 epochs of batches of 32 (its settings for
-    IMDB-BINARY, the graph-level benchmark nearest in kind).
+    IMDB-BINARY, its graph-level benchmark that is most similar).
 
     *Ours*: nodes are regions and edges the `keep_edges` strongest connections by absolute value,
     symmetric and unweighted. FC is symmetric, so hiding row i alone leaves its entries in column i
@@ -226,7 +226,7 @@ class GraphMaskedAutoencoder(nn.Module):
         return scaled_cosine_error(rebuilt[masked], batch[masked], self.alpha)
 
     def choose_masked(self, n_regions: int, draws: Any) -> Tensor:
-        """Which nodes are masked, the same number for everyone: (batch, regions) of bool."""
+        """Which nodes are masked, as many in each participant: (batch, regions) of bool."""
         order = draws.uniform(n_regions).argsort(dim=-1)
         return order.argsort(dim=-1) < self.n_masked
 

@@ -1,7 +1,7 @@
 """A trained model on a model hub (extra ``hub``): the folder that `save` writes, uploaded whole.
 
-Only `push_to_hub` asks a network, and only when it is called. Where to is the business of the
-library huggingface_hub, which knows its own address, or of the `api` that the caller gives.
+Only `push_to_hub` uses a network, and only when it is called. The address is that of the library
+huggingface_hub, or of the `api` that the caller gives.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class HubMixin:
         Parameters
         ----------
         repo_id : str
-            ``owner/name``; made if it is not there.
+            ``owner/name``; created if it does not exist.
         private : bool
-            Whether a repository that is made is private: weights can carry information on the
-            participants of the training.
+            Whether a repository that is created is private: weights can carry information on the
+            training participants.
         revision : str, optional
             The branch; the hub's main one by default.
         commit_message : str, optional
@@ -44,7 +44,7 @@ class HubMixin:
         token : str or bool, optional
             As huggingface_hub takes it; by default that of its own login.
         api : huggingface_hub.HfApi, optional
-            One with an address of its own: the hub of an institution, say.
+            For another address, such as the hub of an institution.
 
         Returns
         -------

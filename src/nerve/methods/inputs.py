@@ -1,4 +1,4 @@
-"""What goes into methods: cohorts, pooled into one, or an (n, R, R) array."""
+"""The data that methods accept: one cohort, several that are pooled, or an (n, R, R) array."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGEST_INPUT = 1e12
 
 
 def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
-    """A cohort from a cohort, several of them, or an (n, R, R) array.
+    """Make one cohort of a cohort, of several, or of an (n, R, R) array.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
 
 
 def cohorts_in(data: Any) -> list[Cohort]:
-    """The cohorts among the data given to `fit`.
+    """The cohorts that the data consist of.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def cohorts_in(data: Any) -> list[Cohort]:
     Returns
     -------
     list of Cohort
-        Empty where the data are an array.
+        Empty if the data are an array.
     """
     items = list(data) if isinstance(data, Sequence) else [data]
     return items if all(isinstance(item, Cohort) for item in items) else []
@@ -122,7 +122,7 @@ class CohortDataset:
 
 
 def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
-    """Refuse inputs that are not finite numbers of use, naming the first such participant.
+    """Refuse inputs that are missing, infinite or absurdly large, naming the first participant.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
         Positions of the participants in the cohort.
     """
     for row, value in zip(rows, values, strict=True):
-        # no copy is made, as that of the absolute values would be
+        # the largest absolute value, without a copy of the array
         largest = float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
         if largest < _LARGEST_INPUT:
             continue
@@ -154,7 +154,7 @@ def chunks(n: int, size: int = 64) -> list[np.ndarray]:
 
 
 def _regions_of_triangle(n_entries: int) -> int:
-    """R of a triangle with R (R - 1) / 2 entries; 0 if there is none, or R is below 3.
+    """R if R (R - 1) / 2 is this number of entries; 0 if no R of at least 3 fits.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def _checked_stack(data: Any) -> np.ndarray:
         stack = np.asarray(data)
     except ValueError as error:
         raise NerveError(
-            f"The data are no array ({error}), expected a Cohort or an (n, R, R) array."
+            f"The data are not an array ({error}), expected a Cohort or an (n, R, R) array."
         ) from error
     regions = _regions_of_triangle(stack.shape[1]) if stack.ndim == 2 else 0
     if regions:

@@ -1,13 +1,13 @@
 """A model that is kept to predict new participants: encoder, ridge on its features, covariates.
 
-Kernel ridge with an inner-product kernel is linear in its rows, ŷ = z · w + b, so that the model
-holds weights and no participant. What was removed with the covariates is added again for each new
-participant.
+Kernel ridge with an inner-product kernel is linear in the features, ŷ = z · w + b, so the model
+holds weights and no data of a participant. In training the covariates are regressed from the
+target; in prediction their contribution is added again.
 
-A model may meet a cohort of another atlas (`resampled_to`), another preprocessing or other ages.
-Its intervals come from its own cohort, out of fold, and hold for participants like those; it warns
-where the new cohort looks different, and a few labels of the new cohort move predictions to its
-mean (`calibration`).
+A new cohort may have another atlas (`resampled_to`), another preprocessing or other ages. The
+intervals come from out-of-fold errors in the training cohort and hold for participants like those.
+There is a warning if the new cohort looks different, and a few labels of it can be used to move the
+mean of the predictions (`calibration`).
 """
 
 from __future__ import annotations
@@ -62,32 +62,32 @@ from nerve.methods.runs import resampled_to
 FORMAT = 3
 ABOUT = "probe.json"
 WEIGHTS = "probe.safetensors"
-ENCODER = "encoder"
-COLUMNS = ("participant_id", "target", "predicted")
-_ROWS = {
+_ENCODER = "encoder"
+_COLUMNS = ("participant_id", "target", "predicted")  # with which a table of predictions begins
+# kernel → features whose inner product it is
+_ROWS_OF_KERNEL = {
     "correlation": correlation_rows,
     "cosine": cosine_rows,
     "linear": lambda features: features,
 }
 
-# of predictions that an interval is to cover, in the training cohort
-COVERED = 0.9
-# folds in which the errors of the training participants are found
+# share of participants like those of the training cohort that an interval covers
+_COVERED = 0.9
+# folds that give the out-of-fold errors of the training participants
 _ERROR_FOLDS = 10
-# labels from which a calibration is made, at least; and from which the interval is found anew
-FEWEST_LABELS = 5
+# labels that a calibration needs, and labels from which it computes the interval again
+_FEWEST_LABELS = 5
 _FEWEST_FOR_INTERVAL = 30
-# shares of the training participants that a range leaves out, below and above, and the share of new
-# participants outside it that is said
-_BEYOND = 0.025
+# share of the training participants below the range of a column, and above it
+_OUTSIDE_RANGE = 0.025
+# share of new participants outside the range from which there is a warning
 _MANY_OUTSIDE = 0.1
-
-# standard deviations from the mean of a covariate beyond which a number may be a code for missing
+# standard deviations from the mean from which a number may be a code for a missing value
 _FAR = 10
 
 
 class _Numbers(NamedTuple):
-    """A covariate of numbers, as the model was fitted on it."""
+    """Mean and standard deviation of a numeric covariate in the training cohort."""
 
     mean: float
     spread: float
@@ -106,6 +106,8 @@ class _Regression(BaseModel):
 
 
 class _FittedOn(BaseModel):
+    """The training cohort."""
+
     model_config = CLOSED
 
     cohort: str
@@ -121,7 +123,7 @@ class _About(BaseModel):
 
     format: int
     nerve_version: str
-    kernel: Literal[tuple(_ROWS)]  # type: ignore[valid-type]
+    kernel: Literal[tuple(_ROWS_OF_KERNEL)]  # type: ignore[valid-type]
     targets: list[str]
     classes: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
     class_columns: dict[str, str]
@@ -136,12 +138,12 @@ class _About(BaseModel):
 
 
 class KeptModel:
-    """Features and the ridge that reads them, fitted on one cohort.
+    """An encoder and a ridge on its features, fitted on one cohort to predict others.
 
     Parameters
     ----------
     encoder : method
-        With `transform(cohort)`: a trained one stays as it is, another is fitted on the cohort.
+        With `transform(cohort)`. A fitted one stays as it is; another is fitted on the cohort.
     protocol : Protocol
         Targets, covariates, kernel, λ. ComBat, regression of features and the kernel rbf are
         refused.
@@ -167,7 +169,7 @@ class KeptModel:
         self.protocol = protocol
 
     def fit(self, cohort: Cohort) -> Self:
-        """Learn from every participant who has the target; λ is chosen by inner folds.
+        """Fit each target on all participants who have it; λ is chosen by inner folds.
 
         Parameters
         ----------
@@ -189,7 +191,7 @@ class KeptModel:
         names = [str(name) for name in participants.targets]
         columns = [participants.class_columns.get(name, name) for name in names]
 
-        # each target without its covariates, among those who have it
+        # regress the covariates from each target, on the participants who have it
         rows_of = []
         residuals = np.empty(observed.shape)
         regressions = []
@@ -202,7 +204,7 @@ class KeptModel:
             rows_of.append(rows)
             regressions.append(regression)
 
-        # one ridge for all targets that the same participants have
+        # fit one ridge for all targets that the same participants have
         self.weights_ = np.empty((features.shape[1], len(names)))
         self.biases_ = np.empty(len(names))
         half_widths: list[float | None] = [None] * len(names)
@@ -227,7 +229,7 @@ class KeptModel:
             )
             for place, k in enumerate(targets):
                 if names[k] not in participants.classes:
-                    half_widths[k] = _covering(errors[:, place])
+                    half_widths[k] = _half_width(errors[:, place])
 
         cohort.check_unchanged()
         aligned = cohort.align(self.encoder_.parcellation_)
@@ -258,25 +260,29 @@ class KeptModel:
         return self
 
     def predict(self, cohort: Cohort, calibration: pd.DataFrame | None = None) -> pd.DataFrame:
-        """Predict participants, who need the covariates but not the targets.
+        """Predict participants. They need the covariates but not the targets.
 
         Parameters
         ----------
         cohort : Cohort
         calibration : DataFrame, optional
-            participant_id and targets of some of these participants: predictions of everyone are
-            moved by their mean error, so that the mean fits the new cohort.
+            participant_id and targets of some of these participants. All predictions are moved by
+            the mean error of theirs, so that the mean fits the new cohort.
 
         Returns
         -------
         DataFrame
-            One row per participant and target. participant_id, target, predicted (in the units of
-            the target); low and high, an interval that covers nine of ten participants of the
-            training cohort out of fold, or of those in `calibration` where there are thirty;
-            calibrated_on, whether the participant's label was used, where there is a calibration;
-            beyond_covariates, its part that is not what the covariates say, where there are any;
-            class, the more likely one, where the target has classes. Of a column of three or more
-            classes there is a row for each, and one that names the class.
+            One row per participant and target, with the columns
+
+            - participant_id, target, predicted (in the units of the target);
+            - low and high, of numeric targets: an interval that covers nine of ten participants of
+              the training cohort out of fold, or of `calibration` if that has thirty;
+            - calibrated_on, with a calibration: whether the label of the participant was used;
+            - beyond_covariates, with covariates: the prediction less their contribution;
+            - class, of targets with two classes: the more likely one.
+
+            A column of three or more classes gives one target per class, and one more row per
+            participant that names the most likely class.
         """
         if not hasattr(self, "about_"):
             raise NotFitted(
@@ -294,9 +300,10 @@ class KeptModel:
         ids = cohort.participants["participant_id"].to_numpy(object)
         self._warn_of_differences(cohort)
         covariates = self._covariates(cohort)
-        rows_of_kernel = _ROWS[about["kernel"]]
+        rows_of_kernel = _ROWS_OF_KERNEL[about["kernel"]]
         with naming_participants(ids):
-            beyond = rows_of_kernel(self._features(cohort)) @ self.weights_ + self.biases_  # (n, T)
+            rows = rows_of_kernel(self._features(cohort))  # (n, d)
+        beyond = rows @ self.weights_ + self.biases_  # (n, T): without covariates
         parts = []
         for k, name in enumerate(about["targets"]):
             predicted = beyond[:, k]
@@ -307,13 +314,13 @@ class KeptModel:
             half_width = about["half_widths"][k]
             labelled = np.zeros(len(ids), bool)
             if calibration is not None:
-                labels = self._labels(calibration, name, ids)
+                labels = self._calibration_labels(calibration, name, ids)
                 labelled = np.isfinite(labels)
                 errors = labels[labelled] - predicted[labelled]
                 predicted = predicted + errors.mean()
                 beyond[:, k] += errors.mean()
                 if half_width is not None and len(errors) >= _FEWEST_FOR_INTERVAL:
-                    half_width = _covering(errors - errors.mean())
+                    half_width = _half_width(errors - errors.mean())
             part = {"participant_id": ids, "target": name, "predicted": predicted}
             if half_width is not None:
                 part["low"] = predicted - half_width
@@ -330,11 +337,8 @@ class KeptModel:
         parts += self._named_classes(ids, beyond)
         return pd.concat(parts, ignore_index=True)
 
-    def _labels(self, table: pd.DataFrame, name: str, ids: np.ndarray) -> np.ndarray:
-        """The labels of a target in the calibration table, as numbers.
-
-        NaN for those without one.
-        """
+    def _calibration_labels(self, table: pd.DataFrame, name: str, ids: np.ndarray) -> np.ndarray:
+        """(n,): labels of a target in the calibration table, NaN for participants without one."""
         where = "--calibrate"
         column = self.about_["class_columns"].get(name, name)
         known_columns(["participant_id", column], table.columns, where)
@@ -356,16 +360,16 @@ class KeptModel:
         numbers = pd.to_numeric(values, errors="coerce").to_numpy(float)
         labels = pd.Series(numbers, index=table_ids).reindex(ids).to_numpy(float)
         n_labels = int(np.isfinite(labels).sum())
-        if n_labels < FEWEST_LABELS:
+        if n_labels < _FEWEST_LABELS:
             raise problem(
                 where,
                 f"{n_labels} participants of the cohort have a value of {column!r}",
-                expected=f"at least {FEWEST_LABELS}: the mean of fewer says little",
+                expected=f"at least {_FEWEST_LABELS}: the mean error of fewer is too uncertain",
             )
         return labels
 
     def _warn_of_differences(self, cohort: Cohort) -> None:
-        """Warn where the cohort is unlike the training cohort: FC on the whole, and ranges."""
+        """Warn if FC, or the range of a column, differs from that of the training cohort."""
         if self.signature_ is not None:
             aligned = cohort.align(self.encoder_.parcellation_)
             for difference in likeness(self.signature_, aligned).differences:
@@ -383,15 +387,15 @@ class KeptModel:
             if outside > _MANY_OUTSIDE:
                 warnings.warn(
                     f"{outside:.0%} of the participants of {cohort.name!r} have {name!r} outside "
-                    f"{low:g} to {high:g}, where {1 - 2 * _BEYOND:.0%} of the participants are "
-                    "that the model was fitted on: it has not learned from such participants, "
-                    "and its intervals do not hold for them.",
+                    f"{low:g} to {high:g}, the range of {1 - 2 * _OUTSIDE_RANGE:.0%} of the "
+                    "training participants: the model has not learned from such participants, and "
+                    "its intervals do not hold for them.",
                     NerveWarning,
                     stacklevel=3,
                 )
 
     def _named_classes(self, ids: np.ndarray, beyond: np.ndarray) -> list[pd.DataFrame]:
-        """The class of each participant, for columns of three or more classes."""
+        """The most likely class of each participant, for columns of three or more classes."""
         about = self.about_
         means = np.array(about["means"])
         parts = []
@@ -407,23 +411,27 @@ class KeptModel:
         return parts
 
     def check(self) -> None:
-        """Refuse a protocol of which not everything can be kept."""
+        """Refuse a protocol that would need data of the training participants to predict."""
         wrong = [name for name in ("combat", "regress_features") if getattr(self.protocol, name)]
-        if wrong or self.protocol.kernel not in _ROWS:
-            unknown = listed(wrong) or f"kernel {self.protocol.kernel}"
+        if self.protocol.kernel not in _ROWS_OF_KERNEL:
+            wrong.append(f"kernel {self.protocol.kernel}")
+        if wrong:
             raise NerveError(
-                f"A model that is kept knows no {unknown}, expected kernel {listed(_ROWS)} and "
-                "features as they are: what it would need of its participants is not kept."
+                f"A kept model cannot have {listed(wrong)}, expected kernel "
+                f"{listed(_ROWS_OF_KERNEL)}, without combat and regress_features: the others need "
+                "data of the training participants, which are not kept."
             )
 
     def _features(self, cohort: Cohort) -> np.ndarray:
+        """(n, d): features, or all tokens side by side."""
         features = np.asarray(self.encoder_.transform(cohort), float)
         return features.reshape(len(features), -1)
 
     def _covariates(self, cohort: Cohort) -> pd.DataFrame:
-        """The covariates of new participants, if all are there and mean what they meant in `fit`.
+        """The covariates of new participants, checked against those of `fit`.
 
-        What counts as missing is warned about, with the number of participants.
+        A covariate that is missing altogether or has another type is refused. There is a warning
+        with the number of participants for values that are missing, unknown, or far from the mean.
         """
         names = self.about_["covariates"]
         where = f"participants of {cohort.name!r}"
@@ -456,7 +464,7 @@ class KeptModel:
             words = values.dropna().astype(str)
             unknown = words[~words.isin(known)]
             if len(unknown):
-                # not refused: a new site is what one predicts for
+                # not refused: predicting participants of a new site is a common use
                 warnings.warn(
                     f"{len(unknown)} of {len(table)} {where} have a value of {name!r} that the "
                     f"model does not know ({listed(unknown.unique(), most=4)}; it knows "
@@ -477,7 +485,7 @@ class KeptModel:
         return table
 
     def _known_values(self) -> dict[str, _Numbers | list[str]]:
-        """Of each covariate: its categories, or mean and spread of its numbers, as fitted."""
+        """Covariate → its categories, or mean and spread of its numbers, in the training cohort."""
         known: dict[str, _Numbers | list[str]] = {}
         for regression in self.about_["regressions"]:
             if regression is None:
@@ -494,7 +502,7 @@ class KeptModel:
 
     @staticmethod
     def _warn_of_codes(where: str, name: str, values: pd.Series, known: _Numbers) -> None:
-        """Warn of numbers so far from those of `fit` that they may be codes for missing."""
+        """Warn of numbers so far from the mean that they may be codes for missing values."""
         numbers = values.to_numpy(float, na_value=np.nan)
         far = np.abs(numbers - known.mean) > _FAR * known.spread
         if far.any():
@@ -511,7 +519,7 @@ class KeptModel:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write probe.json, probe.safetensors and the encoder; no participant is named.
+        """Write probe.json, probe.safetensors and the encoder, without participant ids.
 
         Parameters
         ----------
@@ -527,13 +535,13 @@ class KeptModel:
                 "This KeptModel is not fitted: there is nothing to save. Call fit first."
             )
         folder = free_folder(path)
-        self.encoder_.save(claim(folder) / ENCODER)
+        self.encoder_.save(claim(folder) / _ENCODER)
         arrays = {"weights": self.weights_, "biases": self.biases_}
         if self.signature_ is not None:
             arrays["signature"] = self.signature_.mean
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         save_tensors(folder / WEIGHTS, tensors)
-        write_json(folder / ABOUT, self.about_)  # last: a folder with it is complete
+        write_json(folder / ABOUT, self.about_)  # last: a folder that holds it is complete
         return folder
 
     @classmethod
@@ -585,7 +593,7 @@ class KeptModel:
             ) from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise problem(folder, f"it is incomplete or has an unknown entry ({error})") from error
-        model = cls(load_method(folder / ENCODER, device=device), protocol)
+        model = cls(load_method(folder / _ENCODER, device=device), protocol)
         arrays = load_tensors(folder / WEIGHTS)
         shapes: dict[str, tuple[int | None, ...]] = {
             "weights": (model.encoder.n_features, n_targets),
@@ -604,78 +612,6 @@ class KeptModel:
                 arrays["signature"].numpy(), about["signature"], folder / ABOUT
             )
         return model
-
-
-def _errors_out_of_fold(
-    features: np.ndarray, targets: np.ndarray, strata: np.ndarray, groups: Any, protocol: Protocol
-) -> np.ndarray:
-    """(n, T): observed less predicted, each participant predicted by a ridge of the others."""
-    n_folds = min(_ERROR_FOLDS, len(features))
-    folds = stratified_folds(
-        strata, n_folds, groups=groups, seed=protocol.seed, groups_may_exceed_folds=True
-    )
-    errors = np.empty(targets.shape)
-    for fold in np.unique(folds):
-        train = np.flatnonzero(folds != fold)
-        test = np.flatnonzero(folds == fold)
-        ridge = ridge_of(protocol).fit(
-            features[train],
-            targets[train],
-            groups=None if groups is None else groups[train],
-            strata=strata[train],
-        )
-        predicted = np.asarray(ridge.predict(features[test])).reshape(len(test), -1)
-        errors[test] = targets[test] - predicted
-    return errors
-
-
-def _covering(errors: np.ndarray) -> float:
-    """Half the width of an interval that covers a new participant as often as `COVERED` says.
-
-    The new participant is one more than the n whose errors are known, hence n + 1: of thirty
-    errors, the 28th in size, not the 27th.
-    """
-    n = len(errors)
-    share = min(1.0, np.ceil((n + 1) * COVERED) / n)
-    return float(np.quantile(np.abs(errors), share, method="inverted_cdf"))
-
-
-def _ranges(cohort: Cohort, targets: list[str]) -> dict[str, list[float]]:
-    """Where nearly all training participants are, of targets that are numbers and of age.
-
-    Quantiles instead of the smallest and largest value, which are those of one participant.
-    """
-    ranges: dict[str, list[float]] = {}
-    for name in dict.fromkeys([*targets, "age"]):
-        if name in cohort.participants:
-            numbers = pd.to_numeric(cohort.participants[name], errors="coerce").dropna()
-            if len(numbers) >= FEWEST:
-                low, high = numbers.quantile([_BEYOND, 1 - _BEYOND])
-                ranges[name] = [float(low), float(high)]
-    return ranges
-
-
-def _check_classes(classes: Mapping[str, tuple[str, str]]) -> None:
-    """Refuse to keep names of classes that are dates."""
-    for target, pair in classes.items():
-        if any(is_date(label) for label in pair):
-            raise problem(
-                f"target {target!r}",
-                "its classes are dates",
-                expected="names that may be passed on",
-            )
-
-
-def free_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder, if no kept model is in it yet."""
-    folder = Path(path)
-    if (folder / ABOUT).exists():
-        raise problem(
-            folder,
-            "it already holds a kept model, which is not replaced",
-            remedy="Choose another folder.",
-        )
-    return folder
 
 
 def predict_file(
@@ -715,7 +651,7 @@ def predict_file(
     path = Path(out)
     if path.suffix.lower() != ".tsv":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
-    check_may_write(path, overwrite=overwrite, is_ours=begins_with(*COLUMNS))
+    check_may_write(path, overwrite=overwrite, is_ours=begins_with(*_COLUMNS))
     new_cohort = Cohort.load(cohort)
     kept = KeptModel.load(model, device=device)
     if resample:
@@ -727,3 +663,75 @@ def predict_file(
     new_cohort.check_unchanged()
     write_tsv(path, table)
     return table
+
+
+def free_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder for a kept model; one that holds a kept model already is refused."""
+    folder = Path(path)
+    if (folder / ABOUT).exists():
+        raise problem(
+            folder,
+            "it already holds a kept model, which is not replaced",
+            remedy="Choose another folder.",
+        )
+    return folder
+
+
+def _errors_out_of_fold(
+    features: np.ndarray, targets: np.ndarray, strata: np.ndarray, groups: Any, protocol: Protocol
+) -> np.ndarray:
+    """(n, T): observed less predicted, by a ridge fitted on the other folds."""
+    n_folds = min(_ERROR_FOLDS, len(features))
+    folds = stratified_folds(
+        strata, n_folds, groups=groups, seed=protocol.seed, groups_may_exceed_folds=True
+    )
+    errors = np.empty(targets.shape)
+    for fold in np.unique(folds):
+        train = np.flatnonzero(folds != fold)
+        test = np.flatnonzero(folds == fold)
+        ridge = ridge_of(protocol).fit(
+            features[train],
+            targets[train],
+            groups=None if groups is None else groups[train],
+            strata=strata[train],
+        )
+        predicted = np.asarray(ridge.predict(features[test])).reshape(len(test), -1)
+        errors[test] = targets[test] - predicted
+    return errors
+
+
+def _half_width(errors: np.ndarray) -> float:
+    """Half the width of an interval that covers a new participant with probability `_COVERED`.
+
+    It is the ⌈(n + 1) · 0.9⌉-th smallest of n absolute errors: n + 1 counts the new participant.
+    Of thirty errors it is the 28th, not the 27th.
+    """
+    n = len(errors)
+    share = min(1.0, np.ceil((n + 1) * _COVERED) / n)
+    return float(np.quantile(np.abs(errors), share, method="inverted_cdf"))
+
+
+def _ranges(cohort: Cohort, targets: list[str]) -> dict[str, list[float]]:
+    """The range of nearly all training participants, for numeric targets and age.
+
+    Quantiles, because the smallest and the largest value would each reveal one participant.
+    """
+    ranges: dict[str, list[float]] = {}
+    for name in dict.fromkeys([*targets, "age"]):
+        if name in cohort.participants:
+            numbers = pd.to_numeric(cohort.participants[name], errors="coerce").dropna()
+            if len(numbers) >= FEWEST:
+                low, high = numbers.quantile([_OUTSIDE_RANGE, 1 - _OUTSIDE_RANGE])
+                ranges[name] = [float(low), float(high)]
+    return ranges
+
+
+def _check_classes(classes: Mapping[str, tuple[str, str]]) -> None:
+    """Refuse classes whose names are dates, which may identify participants."""
+    for target, pair in classes.items():
+        if any(is_date(label) for label in pair):
+            raise problem(
+                f"target {target!r}",
+                "its classes are dates",
+                expected="names that may be passed on",
+            )

@@ -1,4 +1,4 @@
-"""NERVE as a scikit-learn estimator; the model itself is `nerve.core`."""
+"""NERVE as a scikit-learn estimator, around the model of `nerve.core`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from pydantic import Field, PlainValidator
 
 from nerve._utils.errors import NerveWarning, one_of, problem
+from nerve._utils.linalg import principal_components, rotate_to_zero_sum
 from nerve.core.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.core.patching import Patching
 from nerve.core.randomness import VALIDATION_STEP, Draws
@@ -45,8 +46,8 @@ from nerve.methods.parameters import (
 )
 from nerve.methods.pretrained import located
 from nerve.methods.recentring import (
-    UNSEEN,
-    UNSEEN_COHORT,
+    UNSEEN_COHORTS,
+    UNSEEN_SITES,
     CohortMeans,
     SiteShifts,
     is_by_cohort,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from nerve.methods.finetuned import FineTunedNERVE
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # half of the paper's layers on another view of FC, in minutes on two CPU cores; chosen on ABIDE
+    # half of the paper's layers, on another view of FC: minutes on two CPU cores; chosen on ABIDE
     "default": {},
     # the paper's text, and its released code where the text is silent
     "paper": {
@@ -85,11 +86,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {"dim": 64},
 }
 
-_PARTICIPANTS_AT_A_TIME = 512  # read together for mean and size of the entries
+_PARTICIPANTS_AT_A_TIME = 512  # read together for the standardisation of entries
+_MOST_FOR_COMPONENTS = 2048  # participants, at most, that components are computed from
 
 
 def _checked_tokenizer(value: Any) -> str | type[Tokenizer]:
-    """The name of a tokenizer, or a class that is none of ours."""
+    """The name of a tokenizer of the package, or the class of another one."""
     if isinstance(value, str):
         return one_of("tokenizer", value, list(TOKENIZERS))
     if isinstance(value, type) and issubclass(value, Tokenizer):
@@ -131,7 +133,7 @@ class NERVE(HubMixin, Encoder):
     n_directions : int
         Directions that the view shrunk keeps, at most.
     recentre : str, optional
-        Column of the site, whose mean is carried to the common one, or cohort; tangent, shrunk.
+        Column of sites to recentre, or cohort, or cohort+COLUMN; not with the view fc.
     patching : str or Patching
         networks, grid16 (any size), permuted0 (any seed), or an atlas for its networks.
     tokenizer : str or type
@@ -155,7 +157,7 @@ class NERVE(HubMixin, Encoder):
     init : {"scaled", "released", "signs"}
         How weights are drawn.
     standardise : bool
-        Entries minus their training mean, brought to unit size together.
+        Subtract the training mean of each entry, then divide all by one number.
     tokenizer_bias : bool
         Biases in shared and specific tokenizers, as released.
     pooling : {"pca", "mean", "cls", "tokens"}
@@ -220,11 +222,11 @@ class NERVE(HubMixin, Encoder):
     patching_ : Patching
         The patches, in the order of the tokens.
     view_ : View
-        Fitted on everyone given to `fit`.
+        Fitted on all participants given to `fit`.
     shifts_ : SiteShifts or None
-        Of the sites of `recentre`.
+        Of each site, where `recentre` is a column.
     means_ : CohortMeans or None
-        Of the cohorts, where `recentre` is by cohort.
+        Of each cohort, where `recentre` is by cohort.
     parcellation_ : Parcellation
         The regions, in the order of the model.
     history_ : DataFrame
@@ -235,9 +237,9 @@ class NERVE(HubMixin, Encoder):
     Cohorts are brought into the order of `parcellation` by label; arrays must be in it. An array
     without a parcellation has no networks: consecutive regions are then grouped by sixteens.
 
-    `recentre`: the mean of each site is carried to the common mean in the view, and that of a site
-    that was not trained on by its own participants. ``cohort``: each cohort is whitened by its own
-    mean, ``cohort+site`` each site (a column) in it (`nerve.methods.recentring`).
+    `recentre` is explained in `nerve.methods.recentring`. A column: each site is shifted in the
+    view so that its mean becomes the common mean. ``cohort``: each cohort is whitened by its own
+    mean FC; ``cohort+site``: each site (a column) within its cohort.
 
     Examples
     --------
@@ -377,19 +379,19 @@ class NERVE(HubMixin, Encoder):
             raise problem(
                 where or self.title,
                 f"recentre is {self.recentre!r} and view is fc",
-                expected="the view tangent or shrunk: FC moved by its site is no FC",
-                remedy="Say view=tangent, or leave recentre out.",
+                expected="the view tangent or shrunk: FC shifted by its site is not FC any more",
+                remedy="Set view=tangent, or leave recentre out.",
             )
         return parameters
 
     def described_parameters(self) -> dict[str, Any]:
-        """The parameters as plain JSON; groups of the user's own are written out."""
+        """The parameters as plain JSON; a patching of the user's own is written out as groups."""
         parameters = super().described_parameters()
         if self.recentre is None:
             parameters.pop("recentre", None)
         patching = self.patching
         if isinstance(patching, str) and not is_patching_name(patching):
-            # the groups themselves: the path of a table means nothing to others
+            # the groups instead of the path of the user's table, which others do not have
             patching = getattr(self, "patching_", patching)
         if isinstance(patching, Patching):
             parameters["patching"] = {
@@ -400,7 +402,7 @@ class NERVE(HubMixin, Encoder):
 
     @classmethod
     def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
-        """The parameters that differ from a preset; groups of the user's own are counted.
+        """The parameters that differ from a preset; own groups are only counted.
 
         Parameters
         ----------
@@ -443,21 +445,23 @@ class NERVE(HubMixin, Encoder):
         )
 
     def training_settings(self) -> TrainingSettings:
-        """How it is trained: settings of the loop are parameters of the same name."""
-        # all but the patience: a pretraining goes through all its epochs
-        names = [field.name for field in fields(TrainingSettings) if field.name != "patience"]
-        return TrainingSettings(**{name: plain(getattr(self, name)) for name in names})
+        """How it is trained: each setting of the loop is a parameter of the same name."""
+        settings = {}
+        for field in fields(TrainingSettings):
+            if field.name != "patience":  # pretraining goes through all its epochs
+                settings[field.name] = plain(getattr(self, field.name))
+        return TrainingSettings(**settings)
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
-        """Packed matrices in a view that is fitted on everyone given to `fit`.
+        """Fit view, recentring and signature, and pack the matrices.
 
-        Why on everyone is said in `Encoder.set_components`.
+        They are fitted on all participants given to `fit`, for the reason given in `finish`.
 
         Parameters
         ----------
         cohort : Cohort
         folder : Path, optional
-            Where packed matrices lie that do not fit into memory.
+            Where packed matrices are written that do not fit into memory.
 
         Returns
         -------
@@ -468,25 +472,26 @@ class NERVE(HubMixin, Encoder):
         self.adapted_ = ""
         view = make_view(self.view, self.n_directions)
         sites = None
-        own = None
+        whitenings = None
         if is_by_cohort(self.recentre) and isinstance(view, TangentView):
             self.means_ = CohortMeans.of(view, cohort, str(self.recentre))
-            own, _ = self.means_.meet(view, cohort, str(self.recentre))
+            whitenings, _ = self.means_.whitenings_of(view, cohort, str(self.recentre))
         elif self.recentre is not None:
             sites = sites_of(cohort, self.recentre)
-        self.view_ = fit_view(view, cohort, own)
+        self.view_ = fit_view(view, cohort, whitenings)
         self.signature_ = Signature.of(cohort)
-        dataset = PatchDataset(cohort, self.patching_, self.view_, own)
+        dataset = PatchDataset(cohort, self.patching_, self.view_, whitenings)
         if sites is not None:
             self.shifts_ = SiteShifts.of(dataset.viewed.matrices, sites)
             dataset.recentre(self.shifts_, sites)
         return packed_dataset(dataset, folder)
 
     def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
-        """Mean and size of the entries of the training participants, where they are standardised.
+        """Fit the standardisation of entries on the training participants.
 
-        Of everyone where fewer than ten are held out: view and signature are those of everyone, and
-        from them and the mean of the others the few could be told.
+        If fewer than ten participants are held out, it is fitted on all. Otherwise the mean of
+        these few could be computed from a saved model: the view and the signature are those of all
+        participants, and the training mean would be that of the others.
 
         Parameters
         ----------
@@ -501,11 +506,30 @@ class NERVE(HubMixin, Encoder):
         module.fit_standardisation(dataset.batch(np.sort(rows[places])) for places in parts)
 
     def finish(self, module: Any, dataset: Dataset) -> None:
-        """For ``pca``: components of how the tokens of everyone differ from those of the mean."""
-        if module.components is not None:
-            rows = self.rows_for_components(len(dataset))
-            module.fit_origin(mean_sample(dataset, rows))
-            self.set_components(module, module.centred_tokens, dataset)
+        """For the pooling ``pca``: fit the principal components of the tokens.
+
+        They are components of how the tokens of each participant differ from those of the mean
+        matrix. Validation participants count too. With fewer participants than numbers,
+        participants that the components were not fitted on would get shorter vectors than the
+        others, which distorts a kernel between the two groups. The differences are not centred
+        again: the scores of these participants would then sum to zero, which would set them apart
+        from tested participants.
+
+        Parameters
+        ----------
+        module : MaskedAutoencoder
+        dataset : Dataset
+        """
+        if module.components is None:
+            return
+        order = np.random.default_rng([self.seed, 6]).permutation(len(dataset))
+        rows = np.sort(order[:_MOST_FOR_COMPONENTS])
+        module.fit_origin(mean_sample(dataset, rows))
+        tokens = self.apply(module.centred_tokens, dataset, rows=rows)  # (participants, P · dim)
+        width = module.components.shape[1]
+        components = principal_components(tokens, width - 1, center=False)[1]
+        with torch.no_grad():
+            module.components.copy_(torch.from_numpy(rotate_to_zero_sum(components, width)))
 
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
@@ -530,17 +554,29 @@ class NERVE(HubMixin, Encoder):
     # Use
 
     def dataset(self, cohort: Cohort) -> PatchDataset:
-        """A cohort as the model reads it: in its view and patches, with sites recentred."""
-        own = None
+        """A cohort as the model reads it: in its view and patches, and recentred.
+
+        `adapted_` says so if cohorts or sites are recentred that were not trained on.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            In the region order of the model.
+
+        Returns
+        -------
+        PatchDataset
+        """
+        whitenings = None
         if self.means_ is not None and isinstance(self.view_, TangentView):
-            own, has_new = self.means_.meet(self.view_, cohort, str(self.recentre))
+            whitenings, has_new = self.means_.whitenings_of(self.view_, cohort, str(self.recentre))
             if has_new:
-                self.adapted_ = UNSEEN_COHORT
-        dataset = PatchDataset(cohort, self.patching_, self.view_, own)
+                self.adapted_ = UNSEEN_COHORTS
+        dataset = PatchDataset(cohort, self.patching_, self.view_, whitenings)
         if self.shifts_ is not None:
             sites = sites_of(cohort, str(self.recentre))
             if self.shifts_.has_new_sites(sites):
-                self.adapted_ = UNSEEN
+                self.adapted_ = UNSEEN_SITES
             dataset.recentre(self.shifts_, sites)
         return dataset
 
@@ -634,13 +670,13 @@ class NERVE(HubMixin, Encoder):
 
         def loss(packed: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
             visible, masked = module.choose_masks(uniform)
-            # a batch's mean counts once for each of its participants
+            # repeated for each participant, so that batches count by their size
             return module.masked_loss(packed, visible, masked).expand(len(packed))
 
         return -float(self.apply(loss, dataset, noise.numpy()).mean(dtype=float))
 
     def likeness(self, X: Any) -> Likeness:
-        """How like the training cohort these data look, with a sentence per clear difference.
+        """Compare data with the training cohort: a sentence per clear difference.
 
         Parameters
         ----------
@@ -675,7 +711,7 @@ class NERVE(HubMixin, Encoder):
         return super().tensors() | {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def state(self) -> dict[str, Any]:
-        """With what the training cohort looked like, and its sites where they are recentred."""
+        """Add the numbers of the signature, and the size of each site or cohort recentred."""
         state = super().state()
         state["signature"] = None if self.signature_ is None else self.signature_.numbers()
         if self.shifts_ is not None:
@@ -685,13 +721,13 @@ class NERVE(HubMixin, Encoder):
         return state
 
     def card_lines(self) -> list[str]:
-        """With the sites."""
+        """Add the sites."""
         known = self.shifts_ or self.means_
         sizes = {} if known is None else known.sizes
         return [*super().card_lines(), *site_card_lines(sizes)]
 
     def restore(self, saved: SavedModel) -> None:
-        """Take the arrays of view, sites and signature, then those of the module."""
+        """Set the arrays of view, sites and signature, then build the module."""
         n_regions = self.parcellation_.n_regions
         self.view_ = make_view(self.view, self.n_directions)
         self.signature_ = None
@@ -738,7 +774,7 @@ class NERVE(HubMixin, Encoder):
         device : str
             Where to compute.
         tokenizer : class, optional
-            The class of a tokenizer of your own: no code is ever imported because a file names it.
+            The class of a tokenizer of your own. A class that a file names is never imported.
 
         Returns
         -------
@@ -753,7 +789,7 @@ class NERVE(HubMixin, Encoder):
                 raise problem(
                     path,
                     f"its tokenizer is {saved_name}",
-                    expected=f"{class_name(tokenizer)}, as given",
+                    expected=f"the class given, {class_name(tokenizer)}",
                 )
             parameters["tokenizer"] = tokenizer
         elif ":" in saved_name:
@@ -768,7 +804,7 @@ class NERVE(HubMixin, Encoder):
 
     @classmethod
     def from_configuration(cls, config: Mapping[str, Any]) -> Self:
-        """Make the unfitted method that a config.json describes."""
+        """Make the unfitted NERVE that a config.json describes."""
         parameters = dict(config["parameters"])
         groups = parameters.get("patching")
         if isinstance(groups, Mapping):
@@ -813,18 +849,19 @@ class NERVE(HubMixin, Encoder):
         Parameters
         ----------
         cohort : Cohort
-            Who is trained on; some are held out to choose the epoch. Regions are matched by label.
+            The training participants; some are held out to choose the epoch. Regions are matched by
+            label.
         targets : str
             Column of the participants table: numbers, or words for classes. Participants without a
             value are left out.
         covariates : names of columns
-            Regressed from the target, as in every evaluation: what is predicted is the rest.
+            Regressed from the target, as in every evaluation; the residual is predicted.
         groups : str, optional
-            Column of families, kept whole where participants are held out.
+            Column of families, which are not split when participants are held out.
         run_dir : path, optional
             Where checkpoints and history are written.
         resume : bool
-            Go on from the checkpoints there.
+            Go on from the checkpoint in `run_dir`.
         callbacks : sequence of callable
             Called at the end of each epoch, as in `fit`.
         **settings
@@ -849,10 +886,11 @@ class NERVE(HubMixin, Encoder):
         self.check_fitted()
         rows, values = target_of(cohort, targets, covariates)
         method = FineTunedNERVE.from_preset("default", pretrained=self, **settings)
+        families = None if groups is None else labels_of(cohort, groups)[rows]
         return method.fit(
             cohort.subset(rows),
             values,
-            groups=None if groups is None else labels_of(cohort, groups)[rows],
+            groups=families,
             run_dir=run_dir,
             resume=resume,
             callbacks=callbacks,

@@ -1,4 +1,4 @@
-"""A cohort as encoders read it: its matrices in a view, packed by patch."""
+"""The matrices of a cohort as encoders read them: in a view, recentred, and packed by patch."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from nerve.data.cohort import Cohort
 from nerve.methods.inputs import check_numbers, chunks
 from nerve.methods.recentring import SiteShifts
 
-IN_MEMORY_BELOW = 2 * 2**30  # bytes of packed matrices
+IN_MEMORY_BELOW = 2 * 2**30  # bytes; larger arrays of packed matrices are written to disk
 PACKED = "packed.npy"
 
 
 class ViewedCohort:
-    """The matrices of a cohort in a view that was fitted, computed when they are asked for.
+    """The matrices of a cohort in a fitted view, computed when they are read.
 
     Parameters
     ----------
     cohort : Cohort
     view : View
         Fitted.
-    own : OwnWhitenings, optional
-        Whitening of each participant by the mean of their own cohort or site.
+    whitenings : OwnWhitenings, optional
+        Of each participant, by the mean of their own cohort or site; by default the view whitens
+        all participants alike.
     """
 
-    def __init__(self, cohort: Cohort, view: View, own: OwnWhitenings | None = None) -> None:
+    def __init__(self, cohort: Cohort, view: View, whitenings: OwnWhitenings | None = None) -> None:
         self.cohort = cohort
         self.view = view
-        self.own = own
+        self.whitenings = whitenings
         self.on_and_above_diagonal = np.triu_indices(cohort.n_regions)
         self.shape = (len(cohort), len(self.on_and_above_diagonal[0]))
 
@@ -52,14 +53,16 @@ class ViewedCohort:
         """(k, R, R) float32 of these participants."""
         fc = self.cohort.inputs("fc", rows)
         check_numbers(fc, self.cohort, rows)
-        with naming_participants(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
-            return self.view.apply(fc, None if self.own is None else self.own.take(rows))
+        ids = self.cohort.participants["participant_id"].to_numpy(object)[rows]
+        whitenings = None if self.whitenings is None else self.whitenings.take(rows)
+        with naming_participants(ids):
+            return self.view.apply(fc, whitenings)
 
 
 class PatchDataset:
-    """The packed matrices of a cohort in a view, computed when a batch is asked for.
+    """The packed matrices of a cohort in a view, computed when a batch is read.
 
-    Right for data that are read once; `packed_dataset` is for data that are read at every epoch.
+    For data that are read once; `packed_dataset` is for data that are read at every epoch.
 
     Parameters
     ----------
@@ -67,25 +70,25 @@ class PatchDataset:
     patching : Patching
     view : View, optional
         Fitted; FC itself by default.
-    own : OwnWhitenings, optional
+    whitenings : OwnWhitenings, optional
         As in `ViewedCohort`.
     """
-
-    shifts: SiteShifts | None = None
 
     def __init__(
         self,
         cohort: Cohort,
         patching: Patching,
         view: View | None = None,
-        own: OwnWhitenings | None = None,
+        whitenings: OwnWhitenings | None = None,
     ) -> None:
         self.cohort = cohort
         self.patching = patching
-        self.viewed = ViewedCohort(cohort, view or FCView(), own)
+        self.viewed = ViewedCohort(cohort, view or FCView(), whitenings)
+        self.sites: np.ndarray | None = None
+        self.shifts: SiteShifts | None = None
 
     def recentre(self, shifts: SiteShifts, sites: np.ndarray) -> None:
-        """Recentre from now on; a site without a shift gets it from its participants here."""
+        """Shift matrices by site from now on; sites without a shift get one from this cohort."""
         self.sites = sites
         self.shifts = shifts.with_new_sites(self.viewed.matrices, sites)
 
@@ -93,29 +96,29 @@ class PatchDataset:
         return len(self.cohort)
 
     def batch(self, rows: np.ndarray) -> torch.Tensor:
-        """(participants, S) float32."""
+        """(participants, S) float32 tensor: packed matrices."""
         return torch.from_numpy(self.packed(rows))
 
     def packed(self, rows: np.ndarray) -> np.ndarray:
-        """The same as an array."""
+        """(participants, S) float32 array: packed matrices."""
         return self.patching.pack(self.matrices(rows))
 
     def matrices(self, rows: np.ndarray) -> np.ndarray:
-        """(participants, R, R) that are cut into patches."""
+        """(participants, R, R): the matrices before they are cut into patches."""
         matrices = self.viewed.matrices(rows)
-        if self.shifts is None:
+        if self.shifts is None or self.sites is None:
             return matrices
         return self.shifts.apply(matrices, self.sites[rows])
 
 
-def fit_view(view: View, cohort: Cohort, own: OwnWhitenings | None = None) -> View:
-    """Fit a view on a cohort; values that are not numbers are refused by participant.
+def fit_view(view: View, cohort: Cohort, whitenings: OwnWhitenings | None = None) -> View:
+    """Fit a view on a cohort; errors name the participant whose FC cannot be used.
 
     Parameters
     ----------
     view : View
     cohort : Cohort
-    own : OwnWhitenings, optional
+    whitenings : OwnWhitenings, optional
         As in `ViewedCohort`.
 
     Returns
@@ -127,20 +130,20 @@ def fit_view(view: View, cohort: Cohort, own: OwnWhitenings | None = None) -> Vi
         for rows in chunks(len(cohort)):
             check_numbers(cohort.inputs("fc", rows), cohort, rows)
     with naming_participants(cohort.participants["participant_id"].to_numpy(object)):
-        return view.fit(cohort.connectivity, own)
+        return view.fit(cohort.connectivity, whitenings)
 
 
 def packed_dataset(dataset: PatchDataset, run_dir: Path | None = None) -> ArrayDataset:
-    """Pack everyone, (n, S), for data that are read at every epoch.
+    """Pack all participants once, (n, S), for data that are read at every epoch.
 
-    FC in float16 stays so until a batch is read.
+    FC stored as float16 is kept as float16, and becomes float32 when a batch is read.
 
     Parameters
     ----------
     dataset : PatchDataset
     run_dir : path, optional
-        Where a large array is written (by the first process, read by all); by default a temporary
-        folder.
+        Where a large array is written, by the first process for all; by default each process
+        writes its own to a temporary folder.
 
     Returns
     -------
@@ -154,18 +157,26 @@ def packed_dataset(dataset: PatchDataset, run_dir: Path | None = None) -> ArrayD
         for rows in chunks(len(dataset)):
             array[rows] = dataset.packed(rows)
         return ArrayDataset(array)
+
     processes = current_processes()
     with tempfile.TemporaryDirectory() if run_dir is None else nullcontext(run_dir) as folder:
         path = Path(folder) / PACKED
         if processes.first or run_dir is None:
-            _write(path, shape, dtype, (dataset.packed(rows) for rows in chunks(len(dataset))))
+            parts = (dataset.packed(rows) for rows in chunks(len(dataset)))
+            _write_in_parts(path, shape, dtype, parts)
         processes.wait()
-        # a map outlives its file
+        # the map stays readable after a temporary folder is deleted
         return ArrayDataset(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def _write(path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:
-    """Write an array part by part, by ordinary writes: through a map, a full disk would end us."""
+def _write_in_parts(
+    path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]
+) -> None:
+    """Write a .npy file part by part.
+
+    With ordinary writes, because a full disk is then an error. Written through a memory map, it
+    would kill the process.
+    """
     with atomic_file(path) as stream:
         header = {
             "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),

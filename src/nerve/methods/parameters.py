@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from nerve._utils.errors import NerveError, brief, did_you_mean, listed, problem
 from nerve._utils.files import read_yaml
 
-_LARGEST = 10**9  # of any number: torch and the clock do not count above
+_LARGEST = 10**9  # of any number: larger ones overflow in torch or in waiting times
 
 Count = Annotated[int, Field(ge=1, le=_LARGEST)]
 Epochs = Annotated[int, Field(ge=0, le=_LARGEST)]  # 0 is a model without training, as a control
@@ -51,13 +51,13 @@ def _known_device(name: str) -> str:
 
 
 Device = Annotated[str, AfterValidator(_known_device)]
-STRICT = ConfigDict(
+_STRICT = ConfigDict(
     extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
 )
 
 
 def check_names(settings: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    """Refuse names that do not exist, with the nearest that does.
+    """Refuse names that do not exist; the error names the nearest that does.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def validated(model: type[BaseModel], values: Mapping[str, Any], where: object) 
 
 
 def parameter_descriptions(cls: type) -> dict[str, str]:
-    """Read what each parameter means from the docstring of a class, which numpydoc describes.
+    """Read what each parameter means from the docstring of a class, in numpydoc's format.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def read_settings(path: str | os.PathLike[str]) -> tuple[str | None, dict[str, A
     """
     settings = {}
     for name, value in read_yaml(path).items():
-        # 1e-06 is a number for everyone but YAML, which would have it as 1.0e-06
+        # YAML reads 1e-06 as a word, and only 1.0e-06 as a number
         settings[name] = _parsed(value) if isinstance(value, str) else value
     preset = settings.pop("preset", None)
     return preset, settings
@@ -206,6 +206,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
+    """A value as YAML reads it; also none, and numbers such as 1e-3."""
     if text.lower() in ("none", "null"):
         return None
     looks_like_a_float = "e" in text.lower() and text[:1] in "+-.0123456789"
@@ -222,7 +223,7 @@ def _signature_model(cls: type) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(cls).parameters.items():
         fields[name] = (types.get(name, Any), parameter.default)
-    return create_model(cls.__name__, __config__=STRICT, **fields)
+    return create_model(cls.__name__, __config__=_STRICT, **fields)
 
 
 def plain(value: Any) -> Any:
@@ -246,7 +247,7 @@ def plain(value: Any) -> Any:
 
 
 def _expectation(error: Any) -> str:
-    """Pydantic's sentence as the end of ours."""
+    """Pydantic's message, worded as the end of an error of ours."""
     message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     wrong = str(error["input"]) if error["type"] == "literal_error" else ""
     nearest = did_you_mean(wrong, re.findall(r"'([^']+)'", message)).rstrip("?")

@@ -1,4 +1,4 @@
-"""Principal components of FC, and what other methods of components share with them."""
+"""Principal components of FC; `rotated_components` serves tangent space too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PrincipalComponents(Reference):
     Parameters
     ----------
     n_components : int
-        At most; there are no more than participants less one.
+        At most as many as participants less one.
     """
 
     title: ClassVar[str] = "PCA"
@@ -42,12 +42,12 @@ class PrincipalComponents(Reference):
             )
         entries = cohort.inputs("upper")  # (n, p)
         check_numbers(entries, cohort, np.arange(len(cohort)))
-        mean, components = turned_components(entries, self.n_components, cohort)
+        mean, components = rotated_components(entries, self.n_components, cohort)
         return {"mean": mean, "components": components}
 
     @property
     def n_features(self) -> int:
-        """Components, and one for the turn."""
+        """Components, and one more because scores are rotated."""
         return self.arrays_["components"].shape[1]
 
     def features(self, cohort: Cohort) -> np.ndarray:
@@ -63,7 +63,7 @@ class PrincipalComponents(Reference):
         return {"mean": (n_entries,), "components": (n_entries, None)}
 
 
-def turned_components(
+def rotated_components(
     entries: np.ndarray, width: int, cohort: Cohort
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and principal components of entries, rotated (`nerve._utils.linalg.rotate_to_zero_sum`).
@@ -74,7 +74,7 @@ def turned_components(
     width : int
         Components, at most.
     cohort : Cohort
-        The same participants, for the error where all are the same.
+        The same participants, for the error if all have the same FC.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def turned_components(
 
 
 def no_differences(cohort: Cohort) -> NerveError:
-    """The error of a method that learns how participants differ, where they do not."""
+    """The error of a method that learns how participants differ, if they do not."""
     return problem(
         f"Cohort {cohort.name!r}",
         f"the FC of all {len(cohort)} participants is the same",

@@ -1,4 +1,4 @@
-"""Probabilistic PCA of FC: the linear reference that also fills in masked patches."""
+"""Probabilistic PCA of FC: the linear reference that also predicts masked patches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nerve.methods.packing import PatchDataset
 from nerve.methods.parameters import Width
 from nerve.methods.pca import no_differences
 
-SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in float32
+_SMALLEST = 1e-12  # the squares of smaller values are 0 in float32
 
 
 class PPCA(Reference):
     """Probabilistic PCA of packed FC (Tipping and Bishop, 1999).
 
-    It says what a linear model knows of masked patches.
+    It shows how well a linear model can predict masked patches.
 
     x = μ + W z + ε with z ~ N(0, I), ε ~ N(0, σ² I). W and σ² are those of largest likelihood, from
     the principal components of the training participants. With W_v, x_v, μ_v the rows of the
@@ -37,8 +37,7 @@ class PPCA(Reference):
     Parameters
     ----------
     n_components : int
-        At most; there are no more than participants less two, so that something is left for the
-        noise.
+        At most as many as participants less two, so that the noise can be estimated.
     patching : str
         Which patches can be masked: as for NERVE.
 
@@ -78,16 +77,16 @@ class PPCA(Reference):
         dataset = PatchDataset(cohort, self.patching_)
         packed = np.concatenate([dataset.packed(rows) for rows in chunks(len(cohort))])  # (n, S)
         largest = float(np.abs(packed).max())
-        if 0 < largest < SMALLEST:
+        if 0 < largest < _SMALLEST:
             raise problem(
                 f"Cohort {cohort.name!r}",
                 f"no value of FC exceeds {largest:.0e}",
-                expected=f"correlations, or at least {SMALLEST:.0e} somewhere",
+                expected=f"correlations, or at least {_SMALLEST:.0e} somewhere",
                 remedy="Multiply the matrices.",
             )
         most = min(self.n_components, len(cohort) - 2)
         mean, components, variances = principal_components(packed, most)
-        k = components.shape[1]  # participants who are copies of others add no component
+        k = components.shape[1]  # may be fewer: copies of a participant add no component
         if k == 0:
             raise no_differences(cohort)
         noise = max(variances[k:].sum() / max(packed.shape[1] - k, 1), 1e-9 * variances[0])
@@ -120,6 +119,7 @@ class PPCA(Reference):
         return self.patching_.unpack(self.arrays_["mean"] + scores @ self.arrays_["loadings"].T)
 
     def _scores(self, cohort: Cohort, masked: np.ndarray | None) -> np.ndarray:
+        """(n, components): ẑ of each participant, from the patches that are not masked."""
         patching = self.patching_
         if masked is not None and len(masked) != len(cohort):
             expected = f"one for each of {len(cohort)} participants"
@@ -128,6 +128,7 @@ class PPCA(Reference):
         loadings = self.arrays_["loadings"]
         parts = np.split(loadings, patching.offsets[1:-1])  # one per patch
         grams = np.stack([part.T @ part for part in parts]).astype(float)  # (patches, k, k)
+        # W_vᵀ W_v is the sum over visible patches
         gram_of_all = grams.sum(axis=0)
         ridge = float(self.arrays_["noise"]) * np.eye(loadings.shape[1])
         scores = np.empty((len(cohort), loadings.shape[1]), np.float32)
@@ -136,8 +137,8 @@ class PPCA(Reference):
             for row, deviation in zip(rows, dataset.packed(rows) - mean, strict=True):
                 hidden = np.zeros(0, int) if masked is None else np.asarray(masked[row])
                 visible = ~np.isin(patching.patch_of, hidden)
-                precision = gram_of_all - grams[hidden].sum(axis=0)
-                scores[row] = np.linalg.solve(precision + ridge, (deviation * visible) @ loadings)
+                gram = gram_of_all - grams[hidden].sum(axis=0)  # (k, k)
+                scores[row] = np.linalg.solve(gram + ridge, (deviation * visible) @ loadings)
         return scores
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:

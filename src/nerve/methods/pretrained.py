@@ -1,8 +1,8 @@
-"""Where a trained model is: a folder, one file, or one that comes with the package, by name.
+"""Find a trained model: a folder, one archive, or the name of one that comes with the package.
 
-The file is a zip of model.safetensors, config.json, README.md and history.tsv, and nothing else.
-They lie at the top, as model hubs have them, and the card begins with the few lines that hubs read.
-What an archive claims to hold is looked at before anything is unpacked.
+An archive is a zip of model.safetensors, config.json, README.md and history.tsv, and nothing else.
+They are at the top level, as on model hubs, and the card begins with the lines that hubs read.
+The table of contents of an archive is checked before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from nerve.methods.configuration import CONFIG, read_configuration
 from nerve.methods.run_folder import HISTORY, half_precision
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
-NEEDED = (WEIGHTS, CONFIG, CARD)
-FILES = (*NEEDED, HISTORY)
+_NEEDED = (WEIGHTS, CONFIG, CARD)
+FILES = (*_NEEDED, HISTORY)
 _TIME_OF_FILES = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
-# what hubs read of a card
-_FRONT = "---\nlibrary_name: nerve\ntags:\n- functional-connectivity\n- fmri\n---\n\n"
+# the beginning of a card, which hubs read
+_HUB_LINES = "---\nlibrary_name: nerve\ntags:\n- functional-connectivity\n- fmri\n---\n\n"
 
 
 def packaged_models() -> dict[str, Path]:
-    """The models that come with the package: name → archive."""
+    """List the models that come with the package: name → archive."""
     return {path.stem: path for path in sorted(PACKAGED.glob("*.zip"))}
 
 
 def find_model(model: str | os.PathLike[str]) -> Path:
-    """Find a model that is given as a path or by name; what exists on disk comes first.
+    """Find a model that is given as a path or by name; a path that exists comes first.
 
     Parameters
     ----------
@@ -65,13 +65,13 @@ def find_model(model: str | os.PathLike[str]) -> Path:
 
 
 def located(model: str | os.PathLike[str]) -> AbstractContextManager[Path]:
-    """The folder of a model that is given as a folder, an archive or a name."""
+    """Open the folder of a model given as a folder, an archive or a name."""
     path = find_model(model)
     return nullcontext(path) if path.is_dir() else unpacked(path)
 
 
 def model_card(model: str | os.PathLike[str]) -> str:
-    """The card of a model, without the lines for hubs.
+    """Read the card of a model, without the lines for hubs.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ def model_card(model: str | os.PathLike[str]) -> str:
 
 
 def with_hub_lines(card: bytes) -> bytes:
-    """A card that begins with the lines that hubs read."""
-    return card if card.startswith(b"---") else _FRONT.encode() + card
+    """Put the lines that hubs read before a card, unless it has them."""
+    return card if card.startswith(b"---") else _HUB_LINES.encode() + card
 
 
 def pack(
@@ -114,8 +114,8 @@ def pack(
     archive : path
         The .zip to write.
     half : bool
-        Numbers in half precision: a half or a quarter of the size, features that differ in the
-        third decimal.
+        Numbers in half precision: a half or a quarter of the size. Features differ in the third
+        decimal.
     overwrite : bool
         Replace an existing archive of a model; another file is never replaced.
 
@@ -129,7 +129,7 @@ def pack(
     read_configuration(folder)  # or it is refused
     if path.suffix.lower() != ".zip":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".zip")
-    lacking = [name for name in NEEDED if not (folder / name).is_file()]
+    lacking = [name for name in _NEEDED if not (folder / name).is_file()]
     if lacking:
         raise problem(folder, f"it holds no {listed(lacking)}", remedy="Copy the whole folder.")
     check_may_write(path, overwrite=overwrite, is_ours=_is_archive)
@@ -151,14 +151,14 @@ def pack(
 
 @contextmanager
 def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary folder with the files of an archive; errors inside name the archive."""
+    """Unpack an archive into a temporary folder; errors raised inside name the archive."""
     path = Path(archive)
     with tempfile.TemporaryDirectory(prefix="nerve-") as name:
         folder = Path(name)
         try:
             require_regular_file(path)
             with zipfile.ZipFile(path) as packed:
-                for member in _checked(packed, path):
+                for member in _checked_members(packed, path):
                     (folder / member.filename).write_bytes(packed.read(member))
         except (
             zipfile.BadZipFile,
@@ -178,12 +178,12 @@ def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
             raise type(error)(str(error).replace(str(folder), str(path))) from error
 
 
-def _checked(packed: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
-    """The members, if they are those of a model and no larger than such files are."""
+def _checked_members(packed: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
+    """The members of an archive; other files than those of a model, or too large, are refused."""
     members = packed.infolist()
     names = [member.filename for member in members]
     other = [name for name in names if name not in FILES]
-    if other or len(set(names)) < len(names) or not set(NEEDED) <= set(names):
+    if other or len(set(names)) < len(names) or not set(_NEEDED) <= set(names):
         raise problem(
             path,
             f"it holds {listed(names, most=5) or 'nothing'}",
@@ -200,5 +200,5 @@ def _checked(packed: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
 
 def _is_archive(path: Path) -> bool:
     with suppress(NerveError, zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as packed:
-        return bool(_checked(packed, path))
+        return bool(_checked_members(packed, path))
     return False

@@ -1,17 +1,23 @@
-"""Recentring by site: each site's mean is carried to the common mean.
+"""Recentring: differences between the means of sites or cohorts are removed. No label is used.
 
-With t a participant's features, m their mean over the training participants and m_s that over the n
-participants of site s, they become t - n / (n + 1) (m_s - m). One participant alone is carried half
-the way, a large site all the way. Nothing but the site is looked at: no labels. Of a known site
-only training participants count (after Zanini et al. 2018, who recentre sessions). A site of fewer
-than ten of them is no known site: its mean, kept with a model that users pass on, would show them.
-Where all such sites together have fewer than ten, the smallest of the others is none either.
+**By site** (`SiteShifts`; ``recentre="site"`` or another column): each site is shifted to the
+common mean (after Zanini et al. 2018, who recentre sessions). With t the features of a participant,
+m their mean over all training participants and m_s over the n participants of site s,
 
-Recentring by cohort (``recentre="cohort"``, or ``"cohort+site"`` for the sites within each) is
-another step: pipelines differ more than participants do, so each cohort is whitened by its *own*
-mean FC before the logarithm, G_c^-½ S G_c^-½, and a cohort that was not trained on by that of its
-own participants, without labels, ten at least. Sites of fewer than ten are whitened by the mean of
-their cohort.
+    t ← t - n / (n + 1) (m_s - m).
+
+A site of one participant is shifted half of the way, a large site nearly all of it. The shift of a
+known site comes from its training participants only; the shift of another site from its own
+participants. A site is known if it has at least ten training participants, because its mean is
+saved with the model and the mean of few would reveal them. If the other sites have fewer than ten
+participants together, the smallest known site is dropped as well: the mean of these few could
+otherwise be computed from the common mean and those of the known sites.
+
+**By cohort** (`CohortMeans`; ``recentre="cohort"``, or ``"cohort+site"`` for the sites within each
+cohort): pipelines differ more than participants do, so each cohort is whitened by its *own* mean FC
+before the logarithm, G_c^-½ S G_c^-½. A cohort that was not trained on is whitened by the mean of
+its own participants, of whom there must be ten. With ``"cohort+site"``, sites of fewer than ten are
+whitened by the mean of their cohort.
 """
 
 from __future__ import annotations
@@ -31,10 +37,11 @@ from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import FEWEST
 from nerve.methods.inputs import check_numbers, chunks
 
-UNSEEN = (
+# how a method had to deviate (`Method.adapted_`)
+UNSEEN_SITES = (
     "sites with fewer than ten training participants are recentred by their own, without labels"
 )
-UNSEEN_COHORT = (
+UNSEEN_COHORTS = (
     "cohorts that were not trained on are whitened by the mean of their own participants, "
     "without labels"
 )
@@ -44,7 +51,7 @@ Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, �
 
 @dataclass(frozen=True)
 class SiteShifts:
-    """How far each site is from the common mean.
+    """How far each site is from the common mean, n / (n + 1) (m_s - m).
 
     Examples
     --------
@@ -55,28 +62,28 @@ class SiteShifts:
     [3.222, 4.167]
     """
 
-    sizes: Mapping[str, int]  # site → participants whom its shift comes from
-    common: np.ndarray  # (…): a participant's features
-    shifts: np.ndarray  # (sites, …)
+    sizes: Mapping[str, int]  # site → number of participants that its shift comes from
+    common: np.ndarray  # (…): the mean features m
+    shifts: np.ndarray  # (sites, …), in the order of `sizes`
 
     @classmethod
     def of(cls, features: Features, sites: np.ndarray) -> SiteShifts:
-        """From training participants, read some at a time; sites of few of them have no shift."""
-        sizes, totals = _totals(features, sites, np.arange(len(sites)))
+        """From training participants; the top of this file says which sites get a shift."""
+        sizes, totals = _sizes_and_totals(features, sites, np.arange(len(sites)))
         common = np.sum(list(totals.values()), axis=0) / len(sites)
         known = {site: n for site, n in sizes.items() if n >= FEWEST}
         n_other = len(sites) - sum(known.values())
         if known and 0 < n_other < FEWEST:
-            # the mean of the few others could be told from the common mean, less the known sites
+            # otherwise common mean and shifts would give the mean of the few others
             del known[min(known, key=lambda site: known[site])]
         return cls(known, common, _shifts(known, totals, common))
 
     def with_new_sites(self, features: Features, sites: np.ndarray) -> SiteShifts:
-        """For a cohort: with the shifts of its sites that have none, from its own participants."""
+        """Add shifts for sites that have none, from the participants given here."""
         if not self.has_new_sites(sites):
             return self
-        new = np.flatnonzero([site not in self.sizes for site in sites])
-        sizes, totals = _totals(features, sites, new)
+        rows = np.flatnonzero([site not in self.sizes for site in sites])
+        sizes, totals = _sizes_and_totals(features, sites, rows)
         shifts = np.concatenate([self.shifts, _shifts(sizes, totals, self.common)])
         return SiteShifts({**self.sizes, **sizes}, self.common, shifts)
 
@@ -89,20 +96,20 @@ class SiteShifts:
         return recentred
 
     def has_new_sites(self, sites: np.ndarray) -> bool:
-        """Whether there is a site that has no shift."""
+        """Whether one of these sites has no shift."""
         return not set(sites.tolist()) <= self.sizes.keys()
 
 
 @dataclass(frozen=True)
 class CohortMeans:
-    """Whitening of each cohort, or site within it, by its own mean.
+    """Whitening of each group (a cohort, or a site within it) by its own mean FC.
 
-    A group that was trained on is known by its name, and whitened by the mean of the training
-    participants; another one by its own.
+    A group that was trained on is recognised by its name and whitened by the mean of the training
+    participants; another group by the mean of its own participants.
     """
 
-    sizes: Mapping[str, int]  # group → participants whom its mean comes from
-    whitenings: np.ndarray  # (groups, R, R)
+    sizes: Mapping[str, int]  # group → number of participants that its mean comes from
+    whitenings: np.ndarray  # (groups, R, R), in the order of `sizes`
 
     @classmethod
     def of(cls, view: TangentView, cohort: Cohort, recentre: str) -> CohortMeans:
@@ -111,7 +118,7 @@ class CohortMeans:
         Parameters
         ----------
         view : TangentView
-            Which says how FC is whitened.
+            It computes a whitening from FC.
         cohort : Cohort
             One, or several that were concatenated.
         recentre : str
@@ -121,34 +128,39 @@ class CohortMeans:
         -------
         CohortMeans
         """
-        nothing = cls({}, np.empty((0, cohort.n_regions, cohort.n_regions)))
-        return nothing._with_new(view, cohort, groups_of(cohort, recentre))
+        empty = cls({}, np.empty((0, cohort.n_regions, cohort.n_regions)))
+        return empty._with_new_groups(view, cohort, groups_of(cohort, recentre))
 
-    def meet(self, view: TangentView, cohort: Cohort, recentre: str) -> tuple[OwnWhitenings, bool]:
-        """The whitening of each participant of any cohort, and whether a group was not known.
+    def whitenings_of(
+        self, view: TangentView, cohort: Cohort, recentre: str
+    ) -> tuple[OwnWhitenings, bool]:
+        """The whitening of each participant of any cohort.
 
         Parameters
         ----------
         view : TangentView
-            Which says how FC is whitened.
+            It computes a whitening from FC.
         cohort : Cohort
-            Whose participants are whitened.
+            The participants to whiten.
         recentre : str
             As in `of`.
 
         Returns
         -------
-        OwnWhitenings
-        bool
+        whitenings : OwnWhitenings
+        has_new : bool
+            Whether there is a group that was not trained on.
         """
         groups = groups_of(cohort, recentre, self.sizes)
-        means = self._with_new(view, cohort, groups)
+        means = self._with_new_groups(view, cohort, groups)
         names = list(means.sizes)
         group_of = np.array([names.index(group) for group in groups], int)
         return OwnWhitenings(means.whitenings, group_of), len(names) > len(self.sizes)
 
-    def _with_new(self, view: TangentView, cohort: Cohort, groups: np.ndarray) -> CohortMeans:
-        """With the groups that are not known, from their participants."""
+    def _with_new_groups(
+        self, view: TangentView, cohort: Cohort, groups: np.ndarray
+    ) -> CohortMeans:
+        """Add the groups that are not known, from their participants."""
         sizes = dict(self.sizes)
         whitenings = list(self.whitenings)
         ids = cohort.participants["participant_id"].to_numpy(object)
@@ -159,7 +171,7 @@ class CohortMeans:
             if len(rows) < FEWEST:
                 raise problem(
                     f"Cohort {cohort.name!r}",
-                    f"{len(rows)} participants of {group} to find its own mean from",
+                    f"{len(rows)} participants of {group} to compute its mean from",
                     expected=f"at least {FEWEST}, for recentring by cohort",
                     remedy="Give more participants of that cohort together, or use a model without "
                     "recentring.",
@@ -174,14 +186,14 @@ class CohortMeans:
 
 
 def is_by_cohort(recentre: str | None) -> bool:
-    """Whether recentring is by cohort, perhaps with sites in it, rather than by a column alone."""
+    """Whether recentring is by ``cohort`` or ``cohort+COLUMN``, rather than by a column alone."""
     return recentre is not None and (recentre == COHORT or recentre.startswith(f"{COHORT}+"))
 
 
 def groups_of(
     cohort: Cohort, recentre: str, known: Mapping[str, int] = MappingProxyType({})
 ) -> np.ndarray:
-    """The group of each participant: the cohort, or the site in it where that has ten participants.
+    """The group of each participant: the cohort, or a site in it with at least ten participants.
 
     Parameters
     ----------
@@ -190,7 +202,7 @@ def groups_of(
     recentre : str
         ``cohort``, or ``cohort+`` and the column of the site.
     known : mapping
-        Groups of training participants, which need no ten here.
+        Groups that were trained on, which are kept whatever their number of participants here.
 
     Returns
     -------
@@ -205,22 +217,48 @@ def groups_of(
     for name in dict.fromkeys(groups.tolist()):
         rows = np.flatnonzero((groups == name) & values.notna().to_numpy())
         sites = np.array([printable_name(f"{name}: {site}") for site in values.iloc[rows]], object)
-        counts = pd.Series(sites).value_counts(sort=True)
-        own = [str(site) for site, n in counts.items() if n >= FEWEST or site in known]
-        n_rest = int((groups == name).sum()) - int(counts.reindex(own).sum())
-        if own and 0 < n_rest < FEWEST and name not in known:
-            # the few others need a mean of ten: the smallest site shares that of its cohort
-            own.pop()
+        counts = pd.Series(sites).value_counts(sort=True)  # the smallest site last
+        kept_sites = [str(site) for site, n in counts.items() if n >= FEWEST or site in known]
+        n_others = int((groups == name).sum()) - int(counts.reindex(kept_sites).sum())
+        if kept_sites and 0 < n_others < FEWEST and name not in known:
+            # the others need a mean of at least ten: the smallest site joins them
+            kept_sites.pop()
         for row, site in zip(rows, sites, strict=True):
-            if site in own:
+            if site in kept_sites:
                 groups[row] = site
     return groups
 
 
-def _totals(
+def site_card_lines(sizes: Mapping[str, int]) -> list[str]:
+    """The line of a model card on sites: their means can be read from the weights."""
+    if not sizes:
+        return []
+    return [
+        f"Sites: {len(sizes)}, recentred, named in config.json; the weights hold the mean of each, "
+        f"the smallest of {min(sizes.values())} participants"
+    ]
+
+
+def sites_of(cohort: Cohort, column: str) -> np.ndarray:
+    """The site of every participant, as a word; a participant without one is refused."""
+    where = f"participants of {cohort.name!r}"
+    known_columns([column], cohort.participants.columns, where)
+    sites = cohort.participants[column]
+    if sites.isna().any():
+        n_missing = int(sites.isna().sum())
+        raise problem(
+            where,
+            f"column {column!r} is empty for {n_missing} of {len(sites)} participants",
+            expected="a site for every participant, to recentre by",
+            remedy="Fill it in, or leave them out.",
+        )
+    return sites.astype(str).to_numpy(object)
+
+
+def _sizes_and_totals(
     features: Features, sites: np.ndarray, rows: np.ndarray
 ) -> tuple[dict[str, int], dict[str, np.ndarray]]:
-    """How many of these participants each site has, and the sums of their features."""
+    """How many of the participants in these rows each site has, and the sum of their features."""
     totals: dict[str, Any] = dict.fromkeys(sorted(set(sites[rows].tolist())), 0.0)
     for places in chunks(len(rows)):
         part = rows[places]
@@ -234,31 +272,6 @@ def _totals(
 def _shifts(
     sizes: Mapping[str, int], totals: Mapping[str, np.ndarray], common: np.ndarray
 ) -> np.ndarray:
-    parts = [n / (n + 1) * (totals[site] / n - common) for site, n in sizes.items()]
-    return np.array(parts, np.float32).reshape(len(parts), *common.shape)
-
-
-def site_card_lines(sizes: Mapping[str, int]) -> list[str]:
-    """What a model card says of sites: their means can be read from the weights."""
-    if not sizes:
-        return []
-    return [
-        f"Sites: {len(sizes)}, recentred, named in config.json; the weights hold the mean of each, "
-        f"the smallest of {min(sizes.values())} participants"
-    ]
-
-
-def sites_of(cohort: Cohort, column: str) -> np.ndarray:
-    """The site of every participant, as words."""
-    where = f"participants of {cohort.name!r}"
-    known_columns([column], cohort.participants.columns, where)
-    sites = cohort.participants[column]
-    if sites.isna().any():
-        n_missing = int(sites.isna().sum())
-        raise problem(
-            where,
-            f"column {column!r} is empty for {n_missing} of {len(sites)} participants",
-            expected="a site for everyone, to recentre by",
-            remedy="Fill it in, or leave them out.",
-        )
-    return sites.astype(str).to_numpy(object)
+    """(sites, …): n / (n + 1) (m_s - m) of each site."""
+    shifts = [n / (n + 1) * (totals[site] / n - common) for site, n in sizes.items()]
+    return np.array(shifts, np.float32).reshape(len(shifts), *common.shape)

@@ -1,11 +1,12 @@
 """A training run on disk, and named tensors in files. Nothing is ever unpickled.
 
-    last.safetensors    everything that is needed to go on: weights, optimiser, counters, curve
+    last.safetensors    the checkpoint: weights, optimiser, counters, training curve
     best.safetensors    the weights of least validation loss
     history.tsv         the training curve, one row per epoch
 
-A checkpoint is one file, written whole or not at all: tensors of the module and the optimiser, and
-counters and curve as JSON in its header. There is no moment at which a kill leaves half of one.
+A checkpoint is one file: tensors of the module and the optimiser, with counters and curve as JSON
+in its header. It is written whole or not at all, so that a killed run leaves the previous one.
+`nerve.core.training` decides what a checkpoint holds and when it is written.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from nerve._utils.errors import NerveError, listed
 from nerve._utils.files import atomic_file, write_tsv
 
 LAST = "last.safetensors"
-BEST = "best.safetensors"
+_BEST = "best.safetensors"
 HISTORY = "history.tsv"
 _LARGEST_HEADER = 10**8  # bytes
-# errors while the header of a damaged file is read
+# errors that reading the header of a damaged file may raise
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
@@ -45,28 +46,28 @@ class RunFolder:
         self.folder = Path(folder)
 
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint to resume from."""
         return (self.folder / LAST).is_file()
 
     def load(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Tensors and state of the last checkpoint."""
+        """Tensors and state of the checkpoint."""
         path = self.folder / LAST
-        return load_tensors(path), load_state(path)
+        return load_tensors(path), _load_state(path)
 
     def save(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-        """Keep everything that is needed to go on."""
+        """Write the checkpoint."""
         save_tensors(self.folder / LAST, tensors, state)
 
     def load_best(self) -> dict[str, torch.Tensor]:
-        """The weights of least validation loss."""
-        return load_tensors(self.folder / BEST)
+        """Read the weights of least validation loss."""
+        return load_tensors(self.folder / _BEST)
 
     def save_best(self, weights: dict[str, torch.Tensor]) -> None:
-        """Keep the weights of least validation loss."""
-        save_tensors(self.folder / BEST, weights)
+        """Write the weights of least validation loss."""
+        save_tensors(self.folder / _BEST, weights)
 
     def save_history(self, rows: list[dict[str, Any]]) -> None:
-        """Keep the training curve, one row per epoch."""
+        """Write the training curve, one row per epoch."""
         write_tsv(self.folder / HISTORY, pd.DataFrame(rows))
 
 
@@ -96,28 +97,28 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     Parameters
     ----------
     path : path
-        A safetensors file; one that is missing, cut short or of another format is refused.
+        A safetensors file. If it is missing, cut short or of another format, it is an error.
 
     Returns
     -------
     dict of str to tensor
     """
     try:
-        # read here: safetensors opens no name that is not UTF-8
         require_regular_file(Path(path))
         header, n_header_bytes = _read_header(Path(path))
-        ends = [0]
+        # compared before the numbers are read: a damaged file may be many gigabytes of nothing
+        n_expected = n_header_bytes
         for name, tensor in header.items():
             if name != "__metadata__":
-                ends.append(int(tensor["data_offsets"][1]))
-        # before the numbers are read: a file of many gigabytes may hold none
-        size = os.path.getsize(path)
-        if n_header_bytes + max(ends) != size:
-            raise ValueError(f"it has {size:,} bytes and says {n_header_bytes + max(ends):,}")
+                n_expected = max(n_expected, n_header_bytes + int(tensor["data_offsets"][1]))
+        n_bytes = os.path.getsize(path)
+        if n_expected != n_bytes:
+            raise ValueError(f"it has {n_bytes:,} bytes and should have {n_expected:,}")
+        # opened by Python: safetensors cannot open a path that is not UTF-8
         return load(Path(path).read_bytes())
     except FileNotFoundError as error:
         raise NerveError(
-            f"{path}: there is no such file; a complete run folder holds it."
+            f"{path}: there is no such file, which a complete run folder holds."
         ) from error
     except (SafetensorError, *_DAMAGED) as error:
         raise NerveError(
@@ -125,18 +126,52 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         ) from error
 
 
-def load_state(path: Path) -> dict[str, Any]:
-    """Read the state in the header of a checkpoint.
+def half_precision(path: Path) -> bytes:
+    """Convert a file of named tensors to half precision.
 
     Parameters
     ----------
     path : path
-        A file of `save_tensors`.
+        A safetensors file.
 
     Returns
     -------
-    dict
+    bytes
+        Of a safetensors file.
     """
+    halves = {}
+    for name, tensor in load_tensors(path).items():
+        halves[name] = tensor.half() if tensor.is_floating_point() else tensor
+    too_large = [name for name, tensor in halves.items() if not tensor.isfinite().all()]
+    if too_large:
+        raise NerveError(
+            f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too "
+            "large."
+        )
+    return save(halves)
+
+
+def single_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Convert tensors of half precision to float32, in which modules compute.
+
+    Parameters
+    ----------
+    tensors : dict of str to tensor
+        Of any type.
+
+    Returns
+    -------
+    dict of str to tensor
+        Those of other types are unchanged.
+    """
+    singles = {}
+    for name, tensor in tensors.items():
+        singles[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
+    return singles
+
+
+def _load_state(path: Path) -> dict[str, Any]:
+    """Read the JSON state in the header of a checkpoint."""
     try:
         require_regular_file(path)
         header, _ = _read_header(path)
@@ -155,45 +190,3 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
             raise ValueError(f"its header is said to have {n_bytes:,} bytes")
         header = json.loads(stream.read(n_bytes))
     return dict(header), 8 + n_bytes
-
-
-def half_precision(path: Path) -> bytes:
-    """A file of named tensors with every real number in half precision, as bytes.
-
-    Parameters
-    ----------
-    path : path
-        A safetensors file.
-
-    Returns
-    -------
-    bytes
-    """
-    halves = {}
-    for name, tensor in load_tensors(path).items():
-        halves[name] = tensor.half() if tensor.is_floating_point() else tensor
-    too_large = [name for name, tensor in halves.items() if not tensor.isfinite().all()]
-    if too_large:
-        raise NerveError(
-            f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too "
-            "large."
-        )
-    return save(halves)
-
-
-def single_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors that were written in half precision as modules compute with them.
-
-    Parameters
-    ----------
-    tensors : dict of str to tensor
-        Of any type.
-
-    Returns
-    -------
-    dict of str to tensor
-    """
-    singles = {}
-    for name, tensor in tensors.items():
-        singles[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
-    return singles

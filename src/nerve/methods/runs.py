@@ -1,4 +1,4 @@
-"""The work of two commands: `nerve pretrain` (cohorts → run folder) and `nerve embed`."""
+"""The work of two commands: `nerve pretrain` (cohorts → run folder), `nerve embed` (→ features)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,14 @@ from nerve.methods.parameters import (
 from nerve.methods.run_folder import LAST
 from nerve.methods.training_logs import curve_writer
 
-RESOLVED = "config.yaml"
-LOCK = ".lock"
+_RESOLVED = "config.yaml"
+_LOCK = ".lock"
 
 
 def configured_encoder(
     out: Path, preset: str | None, config: Path | None, assignments: Sequence[str], resume: bool
 ) -> NERVE:
-    """Make the encoder that a run trains: a preset, then a file, then single assignments.
+    """Make the encoder of a run from a preset, changed by a file, changed by assignments.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def configured_encoder(
     assignments : sequence of str
         Each ``key=value``.
     resume : bool
-        Whether the run goes on.
+        Whether the run is resumed.
 
     Returns
     -------
     NERVE
         Not trained.
     """
-    saved = out / RESOLVED
+    saved = out / _RESOLVED
     has_options = preset is not None or config is not None or bool(assignments)
     if resume and saved.is_file() and not has_options:
         config = saved
@@ -69,7 +69,7 @@ def configured_encoder(
     name = preset or named_preset or "default"
     known = NERVE._get_param_names()
 
-    # assignments alone first: a mistake there is not blamed on the file
+    # assignments alone first, so that a mistake in them is not blamed on the file
     assigned = parse_assignments(assignments)
     check_names(assigned, known, "--set")
     NERVE.from_preset(name, **assigned).check_parameters("--set")
@@ -96,8 +96,8 @@ def pretrain(
 ) -> NERVE:
     """Train NERVE on pooled cohorts and write a complete run folder.
 
-    Under torchrun several processes share the work. A run folder that another process is writing
-    is refused, naming that process.
+    Under torchrun several processes share the work. If another process is writing to the run
+    folder, the error names that process.
 
     Parameters
     ----------
@@ -111,9 +111,9 @@ def pretrain(
     resume : bool
         Go on from the last checkpoint in `out`.
     device : str, optional
-        Instead of the configuration's.
+        Replaces that of the configuration.
     seed : int, optional
-        Instead of the configuration's.
+        Replaces that of the configuration.
     log : {"tensorboard"}, optional
         Write the training curves for another program too, into `out`.
     parcellation : str, optional
@@ -135,39 +135,25 @@ def pretrain(
     callbacks = [] if log is None else [curve_writer(log, folder)]
     with (
         joined_processes() as processes,
-        only_one(folder / LOCK, folder) if processes.first else nullcontext(),
+        only_one(folder / _LOCK, folder) if processes.first else nullcontext(),
     ):
-        opened = [
-            cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts
-        ]
+        opened = [_opened(cohort) for cohort in cohorts]
         if parcellation is not None:
             opened = bring_together(opened, parcellation)
-        _check_free(folder, resume)
-        if processes.first and not (resume and (folder / LAST).is_file()):
-            files.write_text(folder / RESOLVED, resolved_yaml(encoder))
+        files.claim(folder)
+        if not (folder / LAST).is_file():
+            _refuse_trained_model(folder)
+            if processes.first:
+                files.write_text(folder / _RESOLVED, resolved_yaml(encoder))
+        # a folder with a checkpoint is resumed, or refused without `resume`
         encoder.fit(opened, run_dir=folder, resume=resume, callbacks=callbacks)
         encoder.save(folder)
         processes.wait()
     return encoder
 
 
-def _check_free(folder: Path, resume: bool) -> None:
-    """Refuse a folder that is not ours, and a model that is there already."""
-    files.claim(folder)
-    if (folder / LAST).is_file():
-        if not resume:
-            raise NerveError(
-                f"{folder}: already holds a training run. Add --resume, or choose another folder."
-            )
-    elif any((folder / name).is_file() for name in (WEIGHTS, CONFIG)):
-        raise NerveError(
-            f"{folder}: already holds a trained model, which is not replaced. Choose another "
-            "folder."
-        )
-
-
 def resolved_yaml(encoder: NERVE) -> str:
-    """Every parameter with its description, as a file that `--config` reads.
+    """Write every parameter with its description as YAML, which `--config` reads.
 
     Parameters
     ----------
@@ -202,8 +188,8 @@ def embed_file(
 
     A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name
     that says which participant each row is and, for ``tokens``, which pair of networks each token
-    is. A cohort that does not look like what the model was trained on (another preprocessing,
-    Fisher z) is warned about.
+    is. There is a warning if the cohort does not look like the training cohort (another
+    preprocessing, Fisher z).
 
     Parameters
     ----------
@@ -213,13 +199,13 @@ def embed_file(
     out : path
         The .tsv or .npy to write.
     pooling : {"pca", "mean", "cls", "tokens"}, optional
-        The model's own by default.
+        That of the model by default.
     device : str
         Where to compute.
     overwrite : bool
         Replace an existing file of embeddings.
     on_difference : callable, optional
-        Called with the comparison and the cohort's name where the cohort looks different or was
+        Called with the comparison and the cohort's name if the cohort looks different or was
         resampled.
     resample : bool
         Resample a cohort of other regions to those of the model. Without it, it is refused.
@@ -238,7 +224,7 @@ def embed_file(
         is_ours = files.begins_with("participant_id", "dim0")
         files.check_may_write(path, overwrite=overwrite, is_ours=is_ours)
     else:
-        # an array says nothing of itself: it is known by what stands beside it
+        # an array of ours is recognised by the .json beside it
         files.check_may_write(path, overwrite=overwrite, is_ours=lambda _: _is_embedding(beside))
         files.check_may_write(beside, overwrite=overwrite, is_ours=_is_embedding)
     encoder = NERVE.from_pretrained(run, device=device)
@@ -247,15 +233,16 @@ def embed_file(
         raise problem(
             path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy."
         )
-    opened_cohort = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
+    opened = _opened(cohort)
     if resample:
-        opened_cohort = resampled_to(encoder, opened_cohort)
-    like = compared(encoder, opened_cohort)
-    if (like.differences or "resampled" in opened_cohort.notes) and on_difference is not None:
-        on_difference(like, opened_cohort.name)
-    values = encoder.transform(opened_cohort, pooling)
-    opened_cohort.check_unchanged()
-    ids = opened_cohort.participants["participant_id"]
+        opened = resampled_to(encoder, opened)
+    comparison = compared(encoder, opened)
+    looks_different = comparison.differences or "resampled" in opened.notes
+    if looks_different and on_difference is not None:
+        on_difference(comparison, opened.name)
+    values = encoder.transform(opened, pooling)
+    opened.check_unchanged()
+    ids = opened.participants["participant_id"]
     if suffix == ".tsv":
         table = pd.DataFrame(values, columns=[f"dim{k}" for k in range(values.shape[1])])
         table.insert(0, "participant_id", ids.to_numpy())
@@ -269,30 +256,20 @@ def embed_file(
     if pooling == "tokens":
         names = encoder.patching_.group_names
         about["pairs"] = [[names[a], names[b]] for a, b in encoder.patching_.pairs]
-    files.write_json(beside, about)  # first: an array without it would not be known as ours
+    files.write_json(beside, about)  # first: an array without it is not recognised as ours
     files.write_npy(path, values)
     return values
 
 
-def _is_embedding(path: Path) -> bool:
-    """Whether a .json is one that stands beside embeddings."""
-    with suppress(NerveError):
-        content = files.read_json(path)
-        return (
-            isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
-        )
-    return False
-
-
 def resampled_to(model: Any, cohort: Cohort) -> Cohort:
-    """Resample a cohort to the regions of a fitted method, with a warning that says how.
+    """Resample a cohort to the regions of a fitted method, and warn of how that went.
 
     Parameters
     ----------
     model : method
         Fitted.
     cohort : Cohort
-        Of any regions. Where all regions of the model are there by label, nothing is resampled.
+        Of any regions. If it has all regions of the model by label, nothing is resampled.
 
     Returns
     -------
@@ -301,16 +278,16 @@ def resampled_to(model: Any, cohort: Cohort) -> Cohort:
     model.check_fitted()
     resampled = cohort.resample(model.parcellation_)
     if resampled.parcellation != cohort.parcellation and "resampled" in resampled.notes:
-        how = in_words(resampled.notes["resampled"])
-        like = model.likeness(resampled).words if hasattr(model, "likeness") else ""
-        there = f" There, {like} (this cohort, the training cohort)." if like else ""
-        text = f"Cohort {cohort.name!r} was resampled: {how}{there}"
+        text = f"Cohort {cohort.name!r} was resampled: {in_words(resampled.notes['resampled'])}"
+        likeness = model.likeness(resampled).words if hasattr(model, "likeness") else ""
+        if likeness:
+            text += f" There, {likeness} (this cohort, the training cohort)."
         warnings.warn(text, NerveWarning, stacklevel=3)
     return resampled
 
 
 def compared(model: Any, cohort: Cohort) -> Likeness:
-    """Compare a cohort with a model's training cohort, and warn where they differ.
+    """Compare a cohort with the training cohort of a model, and warn of each difference.
 
     Parameters
     ----------
@@ -322,10 +299,33 @@ def compared(model: Any, cohort: Cohort) -> Likeness:
     -------
     Likeness
     """
-    like: Likeness = model.likeness(cohort)
-    for difference in like.differences:
+    likeness: Likeness = model.likeness(cohort)
+    for difference in likeness.differences:
         text = (
             f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
         )
         warnings.warn(text, NerveWarning, stacklevel=3)
-    return like
+    return likeness
+
+
+def _opened(cohort: Cohort | str | os.PathLike[str]) -> Cohort:
+    """The cohort, loaded if it is given as a path."""
+    return cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
+
+
+def _refuse_trained_model(folder: Path) -> None:
+    """Refuse to replace a trained model, which has no checkpoint beside it."""
+    if (folder / WEIGHTS).is_file() or (folder / CONFIG).is_file():
+        raise NerveError(
+            f"{folder}: already holds a trained model, which is not replaced. Choose another "
+            "folder."
+        )
+
+
+def _is_embedding(path: Path) -> bool:
+    """Whether a file is the .json that `embed_file` writes beside an array."""
+    try:
+        content = files.read_json(path)
+    except NerveError:
+        return False
+    return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()

@@ -1,4 +1,4 @@
-"""Shrunk tangent space: of a participant's tangent vector, what others have too."""
+"""Shrunk tangent space: the part of a tangent vector in directions that participants share."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from nerve.core.views import N_DIRECTIONS, TangentView
 from nerve.data.cohort import Cohort
 from nerve.methods.inputs import chunks
 from nerve.methods.packing import fit_view
-from nerve.methods.parameters import Share, Width
 from nerve.methods.pca import no_differences
 from nerve.methods.recentring import is_by_cohort
 from nerve.methods.tangent import TangentSpace
 
-_MOST_FOR_DIRECTIONS = 2048  # participants, at most, from whom directions come
+_MOST_FOR_DIRECTIONS = 2048  # participants, at most, that directions are computed from
 
 
-class ShrunkTangentSpace(TangentSpace):
+class ShrunkTangentSpace(TangentSpace):  # numpydoc ignore=PR02
     """Tangent space shrunk towards the group: scores on directions in which participants differ.
 
     With t the tangent vector of a participant less the mean of the training participants, at unit
@@ -31,9 +30,9 @@ class ShrunkTangentSpace(TangentSpace):
         w_k u_kᵀ t,      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
     with other weights for participants who were not in `fit` (`nerve._utils.linalg.shrinkage_of`).
-    Noise is nearly the same in every direction of tangent space, so that w is what a posterior mean
-    would have (after Rahim et al. 2019); most of the length of t is noise, so that unit length
-    makes it alike in all participants. No label is used.
+    Noise has nearly the same variance in every direction of tangent space, so w_k is the weight
+    that a posterior mean would give (after Rahim et al. 2019). Most of the length of t is noise, so
+    that unit length makes the noise similar in all participants. No label is used.
 
     Parameters
     ----------
@@ -56,18 +55,11 @@ class ShrunkTangentSpace(TangentSpace):
     title: ClassVar[str] = "Shrunk tangent space"
     citation: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
 
-    # fingerprint and scores of the training participants; not saved
+    # fingerprint and scores of the training cohort, kept from `fit` to `features`; not saved
     _training_scores: tuple[str, np.ndarray] = ("", np.zeros((0, 0)))
 
-    def __init__(
-        self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.n_components = n_components
-        self.recentre = recentre
-
     def check_parameters(self, where: str = "") -> dict[str, Any]:
-        """Check the parameters against the types in the signature, and the kind of recentring.
+        """Check the parameters against the types in the signature, and refuse shifts by site.
 
         Parameters
         ----------
@@ -103,21 +95,26 @@ class ShrunkTangentSpace(TangentSpace):
         rows = np.unique(np.linspace(0, len(cohort) - 1, n_rows).round().astype(int))
         vectors = self.entries(cohort.subset(rows), learned)
         mean = vectors.mean(axis=0, dtype=float).astype(np.float32)
-        arrays = shrinkage_of(_units(vectors, mean), N_DIRECTIONS)
+        arrays = shrinkage_of(_unit_departures(vectors, mean), N_DIRECTIONS)
         shrinkage = Shrinkage(*(np.ascontiguousarray(array) for array in arrays))
         if not shrinkage.directions.shape[1]:
             raise no_differences(cohort)
-        parts = [shrinkage.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))]
+        parts = [
+            shrinkage.scores(_unit_departures(vectors[rows], mean)) for rows in chunks(len(vectors))
+        ]
         self._training_scores = (cohort.fingerprint, np.concatenate(parts))
         return learned | {"mean": mean, **shrinkage._asdict()}
 
     @property
     def n_features(self) -> int:
-        """Directions, and one for the turn."""
-        return len(self.arrays_["directions"][0, : self.n_components]) + 1
+        """Directions, and one more because scores are rotated."""
+        n_directions = self.arrays_["directions"].shape[1]
+        if self.n_components is not None:
+            n_directions = min(n_directions, self.n_components)
+        return n_directions + 1
 
     def features(self, cohort: Cohort) -> np.ndarray:
-        """(n, directions + 1) shrunk scores, turned so that those of a participant sum to zero."""
+        """(n, directions + 1) shrunk scores, rotated so that those of a participant sum to zero."""
         features = np.empty((len(cohort), self.n_features), np.float32)
         scores_of = self._scores(cohort)
         for rows in self.parts(cohort):
@@ -125,31 +122,33 @@ class ShrunkTangentSpace(TangentSpace):
         return features
 
     def _scores(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
-        """Rows → their scores; for the training participants those that `fit` has computed."""
+        """A function of rows that gives their scores; those of the training cohort are known."""
         fingerprint, scores = self._training_scores
         if len(scores) == len(cohort) and cohort.fingerprint == fingerprint:
             return scores.__getitem__
         viewed = self.viewed(cohort, self.arrays_)
         shrinkage = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
-        return lambda rows: shrinkage.scores(_units(viewed.vectors(rows), self.arrays_["mean"]))
+        return lambda rows: shrinkage.scores(
+            _unit_departures(viewed.vectors(rows), self.arrays_["mean"])
+        )
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, the mean, and a column of directions per weight."""
-        n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
-        own = {}
-        if is_by_cohort(self.recentre):
-            n_regions = self.parcellation_.n_regions
-            own = {"own": (len(self.sites_), n_regions, n_regions)}
-        return {
-            **TangentView().shapes(self.parcellation_.n_regions),
-            **own,
+        n_regions = self.parcellation_.n_regions
+        n_entries = n_regions * (n_regions + 1) // 2
+        shapes = {
+            **TangentView().shapes(n_regions),
             "mean": (n_entries,),
             "directions": (n_entries, None),
             "variances": (2, None),
             "weights": (2, None),
         }
+        if is_by_cohort(self.recentre):
+            shapes["own"] = (len(self.sites_), n_regions, n_regions)
+        return shapes
 
 
-def _units(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    rounding = 1e-6 * float(np.linalg.norm(mean))  # of float32: what is shorter is the mean itself
+def _unit_departures(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Vectors less the mean, at unit length; 0 where nothing but rounding is left."""
+    rounding = 1e-6 * float(np.linalg.norm(mean))  # of float32
     return unit_rows(vectors - mean, rounding)

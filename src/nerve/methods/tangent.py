@@ -1,4 +1,4 @@
-"""Tangent space of FC: the reference row that is hard to beat. Only a mean is learned."""
+"""Tangent space of FC: a reference row that is hard to beat. Only a mean is learned."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve.core.views import OwnWhitenings, TangentView
+from nerve.core.views import TangentView
 from nerve.data.cohort import Cohort
 from nerve.methods.base import Reference, SavedModel
 from nerve.methods.packing import ViewedCohort, fit_view
 from nerve.methods.parameters import Share, Width
-from nerve.methods.pca import turned_components
+from nerve.methods.pca import rotated_components
 from nerve.methods.recentring import (
-    UNSEEN,
-    UNSEEN_COHORT,
+    UNSEEN_COHORTS,
+    UNSEEN_SITES,
     CohortMeans,
     SiteShifts,
     is_by_cohort,
@@ -26,23 +26,22 @@ from nerve.methods.recentring import (
 
 
 class TangentSpace(Reference):
-    """How a participant's FC departs from the group's: the entries of the tangent view.
+    """How the FC of a participant departs from the group mean: the entries of the tangent view.
 
-    See `nerve.core.views.TangentView`; nothing is learned but the mean of the training
-    participants.
+    `nerve.core.views.TangentView` has the formula. Only the mean of the training participants is
+    learned, unless components or recentring are asked for.
 
     Parameters
     ----------
     shrinkage : float
-        Towards the identity. FC has no full rank where there are fewer volumes than regions; 0.5 is
-        safe.
+        Of FC towards the identity, because FC does not have full rank if there are fewer volumes
+        than regions; 0.5 is safe.
     n_components : int, optional
-        Scores on so many principal components of the training participants instead of all entries;
-        at most, there are no more than participants less one.
+        Give scores on this many principal components of the training participants instead of all
+        entries. There are at most as many as participants less one.
     recentre : str, optional
-        Column of the participants table, the site: the mean of each site is carried to the common
-        mean, and that of a site that was not trained on by its own participants. ``cohort``: each
-        cohort is whitened by its own mean; ``cohort+site``: each site (a column) within its cohort
+        Column of sites, each of which is shifted to the common mean. ``cohort``: each cohort is
+        whitened by its own mean; ``cohort+site``: each site (a column) within its cohort
         (`nerve.methods.recentring`).
 
     Examples
@@ -57,7 +56,8 @@ class TangentSpace(Reference):
     # partial correlations need not be positive definite
     measures: ClassVar[tuple[str, ...]] = ("pearson",)
 
-    sites_: Mapping[str, int] = MappingProxyType({})  # site → training participants
+    # site, or group of a cohort → number of training participants
+    sites_: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
         self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None
@@ -67,7 +67,7 @@ class TangentSpace(Reference):
         self.recentre = recentre
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
-        """What the view learns from the cohort."""
+        """Arrays of the view, of recentring, and of components."""
         learned = dict(fit_view(TangentView(self.shrinkage), cohort).arrays)
         if is_by_cohort(self.recentre):
             learned |= self.learn_cohorts(cohort)
@@ -81,36 +81,30 @@ class TangentSpace(Reference):
             learned |= {"common": shifts.common, "shifts": shifts.shifts}
             entries = shifts.with_new_sites(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
-            origin, components = turned_components(entries, self.n_components, cohort)
+            origin, components = rotated_components(entries, self.n_components, cohort)
             learned |= {"origin": origin, "components": components}
         return learned
 
     def learn_cohorts(self, cohort: Cohort) -> dict[str, np.ndarray]:
-        """Whitenings by the mean of each cohort, and of each site in it where asked for."""
+        """Whitenings by the mean of each cohort, or of each site within it."""
         means = CohortMeans.of(TangentView(self.shrinkage), cohort, str(self.recentre))
         self.sites_ = means.sizes
         return {"own": means.whitenings}
 
-    def own_whitenings(
-        self, cohort: Cohort, learned: dict[str, np.ndarray]
-    ) -> OwnWhitenings | None:
-        """Whitening of each participant where recentring is by cohort, else None."""
-        if not is_by_cohort(self.recentre):
-            return None
-        means = CohortMeans(self.sites_, learned["own"])
-        own, has_new = means.meet(TangentView(self.shrinkage), cohort, str(self.recentre))
-        self.adapted_ = UNSEEN_COHORT if has_new else ""
-        return own
-
     def viewed(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> ViewedCohort:
-        """The cohort in the view that `learn` has found."""
+        """A cohort in the view with the arrays of `learn`, recentred if that is by cohort."""
         view = TangentView(self.shrinkage)
         view.arrays = learned
-        return ViewedCohort(cohort, view, self.own_whitenings(cohort, learned))
+        if not is_by_cohort(self.recentre):
+            return ViewedCohort(cohort, view)
+        means = CohortMeans(self.sites_, learned["own"])
+        whitenings, has_new = means.whitenings_of(view, cohort, str(self.recentre))
+        self.adapted_ = UNSEEN_COHORTS if has_new else ""
+        return ViewedCohort(cohort, view, whitenings)
 
     @property
     def n_features(self) -> int:
-        """Pairs of regions, and regions; or components, and one for the turn."""
+        """R (R + 1) / 2 entries; or components, and one more because scores are rotated."""
         if self.n_components is not None:
             return self.arrays_["components"].shape[1]
         return self.n_features_in_ * (self.n_features_in_ + 1) // 2
@@ -122,14 +116,14 @@ class TangentSpace(Reference):
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
             if shifts.has_new_sites(sites):
-                self.adapted_ = UNSEEN
+                self.adapted_ = UNSEEN_SITES
             entries = shifts.with_new_sites(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return entries
 
     def entries(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> np.ndarray:
-        """(n, R (R + 1) / 2): the view on and above the diagonal."""
+        """(n, R (R + 1) / 2): the view on and above the diagonal, before shifts by site."""
         viewed = self.viewed(cohort, learned)
         entries = np.empty(viewed.shape, np.float32)
         for rows in self.parts(cohort):
@@ -137,13 +131,13 @@ class TangentSpace(Reference):
         return entries
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """Those of the view, and of the components."""
-        n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
-        shapes = dict(TangentView().shapes(self.parcellation_.n_regions))
+        """Those of the view, of components and of recentring."""
+        n_regions = self.parcellation_.n_regions
+        n_entries = n_regions * (n_regions + 1) // 2
+        shapes = dict(TangentView().shapes(n_regions))
         if self.n_components:
             shapes |= {"origin": (n_entries,), "components": (n_entries, None)}
         if is_by_cohort(self.recentre):
-            n_regions = self.parcellation_.n_regions
             shapes |= {"own": (len(self.sites_), n_regions, n_regions)}
         elif self.recentre:
             shapes |= {"common": (n_entries,), "shifts": (len(self.sites_), n_entries)}
@@ -159,5 +153,5 @@ class TangentSpace(Reference):
         super().restore(saved)
 
     def card_lines(self) -> list[str]:
-        """With the sites."""
+        """Add the sites."""
         return [*super().card_lines(), *site_card_lines(self.sites_)]

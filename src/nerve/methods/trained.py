@@ -6,17 +6,18 @@ Beside what `base.Method` asks for, such a method provides
    (so that `load` can make it without data). torch is seeded when it is called. The module has
    ``training_loss(batch, draws)``, and ``embed(batch)`` or ``predict(batch)``.
 2. ``training_settings()``: how it is trained.
-3. Optional: ``dataset(cohort)`` when a batch is not simply the inputs of some participants,
-   ``training_dataset(cohort, folder)`` when more is done for participants who are trained on;
-   ``prepare(module, dataset, rows)`` for anything computed from the training participants before
-   the first step (a mean, say: keep it in a buffer); ``finish(module, dataset)`` for anything
-   computed after the last.
+3. Optional: ``dataset(cohort)`` if a batch is not simply the inputs of some participants;
+   ``training_dataset(cohort, folder)`` if training reads other batches than `transform`;
+   ``prepare_module(module, dataset, rows)`` for anything computed from the training participants
+   before the first step (a mean, say: keep it in a buffer); ``finish(module, dataset)`` for
+   anything computed after the last step.
+
+`TrainedMethod.fit` goes through these in order. Checkpoints of a run are kept by `RunFolder`.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -31,10 +32,9 @@ from torch.nn import functional
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve._utils.files import claim, read_tsv, write_tsv
-from nerve._utils.linalg import principal_components, rotate_to_zero_sum
 from nerve._utils.progress import progress_bar
 from nerve.core.distributed import current_processes
-from nerve.core.randomness import Draws, mixed_seed
+from nerve.core.randomness import mixed_seed
 from nerve.core.training import (
     Dataset,
     EpochCallback,
@@ -62,8 +62,6 @@ from nerve.methods.inputs import CohortDataset, chunks
 from nerve.methods.packing import PACKED
 from nerve.methods.parameters import plain
 from nerve.methods.run_folder import HISTORY, RunFolder
-
-_MOST_FOR_COMPONENTS = 2048  # participants from whom components come
 
 
 class TrainedMethod(Method):
@@ -93,17 +91,17 @@ class TrainedMethod(Method):
         return CohortDataset(cohort, self.inputs)
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
-        """Where batches of the cohort given to `fit` come from; a folder is that of the run."""
+        """Where batches come from while training; large arrays may be kept in the run's folder."""
         return self.dataset(cohort)
 
     def prepare_module(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
-        """Set what the module takes from the training participants, before the first step."""
+        """Compute what the module needs from the training rows, before the first step."""
 
     def finish(self, module: Any, dataset: Dataset) -> None:
-        """Set what the module takes from everyone given to `fit`, after the last step."""
+        """Compute what the module needs from all participants of `fit`, after the last step."""
 
     def learn_target(self, y: Any) -> np.ndarray | None:
-        """What is trained on beside the inputs, (n,)."""
+        """The numbers to learn, (n,), of methods that learn a target; None for the others."""
         return None
 
     def validation_split(
@@ -127,7 +125,7 @@ class TrainedMethod(Method):
         resume: bool = False,
         callbacks: Sequence[EpochCallback] = (),
     ) -> Self:
-        """Train on participants: build, prepare, train, finish.
+        """Train on participants: build, prepare, train or resume, finish.
 
         Parameters
         ----------
@@ -135,16 +133,16 @@ class TrainedMethod(Method):
         y : (n,) array
             Numbers, or two different words, for methods that learn a target; others ignore it.
         groups : (n,) labels, optional
-            Families: where a target is learned, one is never split between training and inner
+            Families: if a target is learned, a family is never split between training and inner
             validation.
         run_dir : path, optional
             Where checkpoints and history are written.
         resume : bool
-            Go on from the checkpoint there, or begin where there is none. Without it, a folder that
-            holds a checkpoint is refused. Encoders of an experiment are always fitted with it.
+            Go on from the checkpoint in `run_dir`, or begin if there is none. Without it, a folder
+            that holds a checkpoint is refused. Encoders of an experiment are always fitted with it.
         callbacks : sequence of callable
-            Each is called at the end of an epoch with its row of the history, a dict: see
-            `nerve.core.training.train`. They send training curves to other programs.
+            Each is called at the end of an epoch with its row of the history, a dict, for example
+            to send training curves to another program (`nerve.core.training.train`).
 
         Returns
         -------
@@ -153,38 +151,40 @@ class TrainedMethod(Method):
         targets = self.learn_target(y)
         cohort = self.begin_fit(X)
         settings = self.training_settings()
-        folder = None if run_dir is None else Path(run_dir)
-        split = self.validation_split(cohort, settings, groups)
-        if folder is not None:  # before the training: checkpoints are saved too
-            check_enough_to_save(len(cohort) - len(split[1]))
-            claim(folder)
-        dataset = self.begin_training(cohort, split[0], folder)
-        # checkpoints and model say by its fingerprint what they were trained on
-        cohort.check_unchanged()
-        identity: dict[str, Any] = {}
+        training_rows, validation_rows = self.validation_split(cohort, settings, groups)
+
+        folder = None
         checkpoints = None
-        if folder is not None:
-            identity = self.identity_of_run()
+        has_checkpoint = False
+        if run_dir is not None:
+            # before the training, because checkpoints hold the weights too
+            check_enough_to_save(len(cohort) - len(validation_rows))
+            folder = claim(run_dir)
             checkpoints = RunFolder(folder)
-        has_checkpoint = checkpoints is not None and checkpoints.has_checkpoint()
-        if has_checkpoint and not resume:
-            raise NerveError(
-                f"{folder}: already holds a training run. Add --resume, or choose another folder."
-            )
+            has_checkpoint = checkpoints.has_checkpoint()
+            if has_checkpoint and not resume:
+                raise NerveError(
+                    f"{folder}: already holds a training run. Add --resume, or choose another "
+                    "folder."
+                )
+
+        dataset = self.begin_training(cohort, training_rows, folder)
+        # the fingerprint in `data_` must be that of the matrices that were read
+        cohort.check_unchanged()
         result = train(
             self.module_,
             dataset if targets is None else LabelledDataset(dataset, targets),
             settings,
-            split=split,
+            split=(training_rows, validation_rows),
             checkpoints=checkpoints,
-            resume=has_checkpoint,  # without `resume` it was refused above
-            identity=identity,
+            resume=has_checkpoint,  # only with `resume`: refused above otherwise
+            identity=self.identity_of_run(),
             label=type(self).__name__,
             callbacks=callbacks,
         )
         self.history_ = pd.DataFrame(result.history)
         self.best_step_ = result.best_step
-        self.data_ |= {"n_training": len(split[0]), "n_validation": len(split[1])}
+        self.data_ |= {"n_training": len(training_rows), "n_validation": len(validation_rows)}
         self.finish(self.module_, dataset)
         cohort.check_unchanged()
         if folder is not None and current_processes().first:
@@ -192,7 +192,7 @@ class TrainedMethod(Method):
         return self
 
     def identity_of_run(self) -> dict[str, Any]:
-        """What must be the same where a training is resumed."""
+        """What must be the same when a training is resumed: data and parameters."""
         return {"data": self.data_["fingerprint"], **self.described_parameters()}
 
     def begin_training(
@@ -220,7 +220,7 @@ class TrainedMethod(Method):
         return dataset
 
     def seeded_build(self, parcellation: Parcellation) -> Any:
-        """`build`, with torch's generator seeded for the time of the call only."""
+        """Call `build` with torch's generator seeded; its state is restored afterwards."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(mixed_seed(self.seed, 0))
             return self.build(parcellation)
@@ -231,41 +231,13 @@ class TrainedMethod(Method):
             module = self.build(parcellation)
         return _count_trainable(module)
 
-    def seconds_per_step(self, data: Any) -> tuple[float, int]:
-        """Time one training step; the method is not fitted by it.
-
-        Parameters
-        ----------
-        data : Cohort, sequence of Cohorts, or (n, R, R) array
-
-        Returns
-        -------
-        seconds : float
-            CPU seconds of one step.
-        n_samples : int
-            How many samples the data are.
-        """
-        cohort = self.begin_fit(data)
-        settings = self.training_settings()
-        dataset = self.begin_training(cohort, np.arange(len(cohort)))
-        rows = np.arange(min(settings.batch_size, len(dataset)))
-        if self.role == "supervised":
-            dataset = LabelledDataset(dataset, np.zeros(len(dataset)))
-        device = choose_device(self.device)
-        batch = dataset.batch(rows)
-        began = time.process_time()
-        draws = Draws(settings.seed, 0, len(rows), slice(0, len(rows)), device)
-        loss = self.module_.to(device).training_loss(to_device(batch, device), draws)
-        loss.backward()
-        return time.process_time() - began, len(dataset)
-
     # Apply
 
     def apply(
         self,
         function: Callable[..., Tensor],
         dataset: Dataset,
-        beside: np.ndarray | None = None,
+        numbers: np.ndarray | None = None,
         *,
         rows: np.ndarray | None = None,
     ) -> np.ndarray:
@@ -274,10 +246,10 @@ class TrainedMethod(Method):
         Parameters
         ----------
         function : callable
-            Called as ``function(batch)``, or ``function(batch, numbers)`` with `beside`.
+            Called as ``function(batch)``, or ``function(batch, numbers)`` where there are any.
         dataset : Dataset
-        beside : (n, …) array, optional
-            Numbers that belong to the samples: masked patches, say.
+        numbers : (n, …) array, optional
+            One row per sample, its masked patches for example.
         rows : array of int, optional
             Only these samples.
 
@@ -287,9 +259,9 @@ class TrainedMethod(Method):
         """
         if rows is None:
             rows = np.arange(len(dataset))
-        if beside is not None and len(beside) != len(rows):
+        if numbers is not None and len(numbers) != len(rows):
             expected = f"one for each of {len(rows)} participants"
-            raise problem("masked", f"{len(beside)} rows", expected=expected)
+            raise problem("masked", f"{len(numbers)} rows", expected=expected)
         device = choose_device(self.device)
         self.module_.to(device).eval()
         values: np.ndarray | None = None
@@ -297,10 +269,10 @@ class TrainedMethod(Method):
         with torch.inference_mode():
             for places in progress_bar(parts, label=type(self).__name__, unit="batches"):
                 arguments = [dataset.batch(rows[places])]
-                if beside is not None:
-                    arguments.append(torch.from_numpy(np.ascontiguousarray(beside[places])))
+                if numbers is not None:
+                    arguments.append(torch.from_numpy(np.ascontiguousarray(numbers[places])))
                 part = function(*to_device(arguments, device)).float().cpu().numpy()
-                # tokens of a whole cohort are gigabytes: written in place, never joined
+                # tokens of a whole cohort are gigabytes: parts are written in place, not joined
                 if values is None:
                     values = np.empty((len(rows), *part.shape[1:]), np.float32)
                 values[places] = part
@@ -314,7 +286,7 @@ class TrainedMethod(Method):
         Parameters
         ----------
         path : path
-            The folder. No participant is named in it.
+            The folder. It will contain no participant ids.
 
         Returns
         -------
@@ -329,13 +301,13 @@ class TrainedMethod(Method):
         return self.module_.state_dict()
 
     def state(self) -> dict[str, Any]:
-        """The settings of the training loop, and which step the weights come from."""
+        """The settings of the training loop, and the step that the weights come from."""
         settings = plain(asdict(self.training_settings()))
         return {"training": settings, "best_step": self.best_step_}
 
     def restore(self, saved: SavedModel) -> None:
         """Build the module and give it its weights."""
-        # without numbers: a changed config cannot ask for more memory than the weights
+        # checked on meta tensors first: a tampered config cannot allocate more than the weights
         with torch.device("meta"):
             empty = self.seeded_build(self.parcellation_)
         check_weights(empty, saved.tensors, saved.folder / WEIGHTS)
@@ -348,7 +320,7 @@ class TrainedMethod(Method):
         self.best_step_ = saved.config.get("best_step", 0)
 
     def card_lines(self) -> list[str]:
-        """With sizes and losses."""
+        """Add sizes and losses."""
         last_epoch: Any = next(iter(self.history_.tail(1).to_dict("records")), {})
         training = _loss_in_words(last_epoch.get("training_loss"))
         validation = _loss_in_words(last_epoch.get("validation_loss"))
@@ -364,27 +336,27 @@ class TrainedMethod(Method):
         ]
 
     def save_masked_error(self, folder: Path, error_ratio: float) -> str:
-        """Write into card and config.json how well masked patches are filled in.
+        """Write into the card and config.json how well masked patches are predicted.
 
         Parameters
         ----------
         folder : path
             Where the method is saved.
         error_ratio : float
-            Error of masked patches as a share of the group mean's:
-            `nerve.interpret.pretraining.describe_run`.
+            Error in masked patches, divided by the error of predicting the group mean
+            (`nerve.interpret.pretraining.describe_run`).
 
         Returns
         -------
         str
-            A sentence where training has learned next to nothing, empty otherwise.
+            A warning if training has learned next to nothing, empty otherwise.
         """
         self.data_["masked_error"] = error_ratio
         self.save_description(folder)
         return learned_little(error_ratio, self.training_settings().epochs)
 
     def _masked_error_lines(self) -> list[str]:
-        """How well it fills in masked patches, where that is known."""
+        """How well masked patches are predicted, if that is known."""
         ratio = self.data_.get("masked_error")
         if ratio is None:
             return []
@@ -402,51 +374,21 @@ class Encoder(FeatureMixin, TrainedMethod):
         """What `transform` returns, for a cohort in the region order of the method."""
         return self.apply(self.module_.embed, self.dataset(cohort))
 
-    def rows_for_components(self, n: int) -> np.ndarray:
-        """The rows from which components come: all, or a random choice that fits into memory."""
-        order = np.random.default_rng([self.seed, 6]).permutation(n)
-        return np.sort(order[:_MOST_FOR_COMPONENTS])
-
-    def set_components(
-        self, module: Any, function: Callable[..., Tensor], dataset: Dataset
-    ) -> None:
-        """Give the module the principal components of ``function(batch)``.
-
-        Validation participants count too: among fewer participants than numbers, those whom the
-        components have not seen come out shorter than the others, and a kernel between the two
-        groups is distorted. Values are not centred, the group is the origin: centred, the numbers
-        of all would sum to zero, and a tested participant be known from the others.
-
-        Parameters
-        ----------
-        module : Module
-            With a buffer `components`.
-        function : callable
-            Batch → values, (participants, numbers).
-        dataset : Dataset
-        """
-        rows = self.rows_for_components(len(dataset))
-        values = self.apply(function, dataset, rows=rows)
-        width = module.components.shape[1]
-        components = principal_components(values, width - 1, center=False)[1]
-        with torch.no_grad():
-            module.components.copy_(torch.from_numpy(rotate_to_zero_sum(components, width)))
-
 
 class SupervisedMethod(RegressorMixin, TrainedMethod):
     """A method that learns one target from FC: ``fit`` and ``predict``.
 
-    A continuous target is z-scored on the training participants and learned by squared error. One
-    with two values is learned by cross-entropy, and predicted as its expected value (0/1: the
-    probability of 1), so that one call serves correlation, AUC and accuracy alike. Words instead of
-    numbers are given back as words.
+    A continuous target is z-scored and learned by squared error. A target with two values is
+    learned by cross-entropy and predicted as its expected value (of 0 and 1: the probability of 1),
+    so that correlation, AUC and accuracy can be computed from one prediction. A target of words is
+    predicted as words.
 
-    The epoch is the one of least error on participants held out within the training set
-    (``validation_fraction``).
+    The weights are those of the epoch with the least error on participants held out within the
+    training set (``validation_fraction``).
     """
 
     role: ClassVar[Role] = "supervised"
-    # mean, scale, binary, labels: y = mean + scale · what is learned
+    # mean, scale, binary, labels: y = mean + scale · output of the module
     target_: dict[str, Any]
 
     def predict(self, X: Any) -> np.ndarray:
@@ -485,7 +427,7 @@ class SupervisedMethod(RegressorMixin, TrainedMethod):
         return np.column_stack([1 - high, high])
 
     def _expected(self, X: Any) -> np.ndarray:
-        """What the module gives, (n,): z-scores, or probabilities of the higher value."""
+        """(n,) z-scores, or probabilities of the higher value of a two-valued target."""
         cohort = self.align_to_fitted(X)
         outputs = self.apply(self.module_.predict, self.dataset(cohort))
         outputs = outputs.reshape(len(cohort)).astype(float)
@@ -512,7 +454,7 @@ class SupervisedMethod(RegressorMixin, TrainedMethod):
     def validation_split(
         self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Training and inner validation rows; families stay whole."""
+        """Training and inner validation rows; families are not split."""
         if groups is None:
             return super().validation_split(cohort, settings, groups)
         if len(groups) != len(cohort):
@@ -522,11 +464,11 @@ class SupervisedMethod(RegressorMixin, TrainedMethod):
         return split_families(np.asarray(groups), settings)
 
     def state(self) -> dict[str, Any]:
-        """With the scale of the target."""
+        """Add the scale of the target."""
         return {**super().state(), "target": self.target_}
 
     def restore(self, saved: SavedModel) -> None:
-        """With the scale of the target."""
+        """Set the scale of the target too."""
         super().restore(saved)
         target = saved.config["target"]
         self.target_ = {name: target[name] for name in ("mean", "scale", "binary", "labels")}
@@ -587,7 +529,7 @@ def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.n
     sizes = np.bincount(family)[order]
     n_wanted = settings.validation_fraction * len(family)
     n_before = np.cumsum(sizes) - sizes
-    # one family at least is left to train on
+    # at least one family is left to train on
     chosen = order[n_before < n_wanted][: len(order) - 1]
     held_out = np.isin(family, chosen)
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
@@ -624,7 +566,7 @@ def _loss_in_words(value: Any) -> str:
 
 
 def _as_numbers(y: Any) -> tuple[np.ndarray, list[str] | None]:
-    """The target as numbers, and the two words that they stand for if it was words."""
+    """The target as numbers; and the two words that 0 and 1 stand for, if it was words."""
     values = np.asarray(y)
     if values.ndim != 1:
         raise NerveError(

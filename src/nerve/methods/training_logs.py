@@ -1,7 +1,7 @@
 """Training curves for other programs: callbacks of `fit` that write one row per epoch.
 
-A callback is any function of one dict, the row of the history that an epoch ends with
-(`nerve.core.training.train`): W&B's ``wandb.log`` is one as it stands. Nothing here asks a network.
+A callback is any function of one dict, the row of the history at the end of an epoch
+(`nerve.core.training.train`); W&B's ``wandb.log`` is one as it is. Nothing here uses a network.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from nerve._utils.errors import NerveError, one_of
 
 FOLDER = "tensorboard"
-_NOT_DRAWN = ("epoch", "step")  # of a row: where the others are drawn
+_NOT_DRAWN = ("epoch", "step")  # these say where the other numbers of a row are drawn
 
 
 class TensorBoardCurves:
@@ -45,7 +45,7 @@ class TensorBoardCurves:
 
         step = record["step"]
         if self._writer is None:
-            # a run that was killed has written epochs that are trained again: they are hidden
+            # epochs that a killed run had written, and that are trained again, are hidden
             self._writer = SummaryWriter(str(self.folder), purge_step=step)
         for name, value in record.items():
             if name not in _NOT_DRAWN and value is not None:
