@@ -2,8 +2,8 @@
 One effect, three atlases
 =========================
 
-Cohorts are read in different atlases. Here one population is seen through three of them, with a planted effect: a model that is
-trained in the first predicts participants of the other two, once their FC is carried to the same regions.
+For users with cohorts in different atlases. Three simulated cohorts have the same planted effect, each in another atlas. A model
+that is trained on the first predicts participants of the other two, after their FC is resampled to the same regions.
 """
 
 # %%
@@ -32,7 +32,8 @@ print(f"width {resampling.width:.1f} mm")
 print(resampling.report().sort_values("nearest_mm").tail(3).round(1).to_string(index=False))
 
 # %%
-# The common space: group means of the three cohorts in the same regions, and how far the nearest source of each region is.
+# Group means of the three cohorts in the same regions, and the distance from each new region to its nearest source region.
+# Look for group means that do not resemble the first.
 carried = [cohort.resample("schaefer100-17") for cohort in (north, south, west)]
 figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained")
 for axis, cohort in zip(axes, carried, strict=False):
@@ -64,8 +65,8 @@ else:
 plt.show()
 
 # %%
-# Train in one atlas, predict in the others. No label of theirs is used; each cohort is whitened by its own mean FC. As a
-# control, the same five times with the labels of the training cohort in random order.
+# Train in one atlas, predict in the others. Labels of the other two are not used. Each cohort is whitened by its own mean FC
+# (`recentre="cohort"`). As a control, the same is done five times with the labels of the training cohort in random order.
 protocol = nerve.Protocol(targets="p_factor", motion="none")
 
 

@@ -2,13 +2,13 @@
 Fine-tune a pretrained encoder
 ==============================
 
-A head on the tokens of NERVE, trained with the target: with a frozen encoder, with the whole encoder, and with the same
-network from random weights. Kernel ridge on frozen features and on raw FC stand beside it.
+For users who ask whether fine-tuning helps. A small network (the head) on the tokens of NERVE is trained with the target: once
+with a frozen pretrained encoder, and once with an encoder from random weights. Raw FC with kernel ridge is the reference.
 """
 
 # %%
-# Two hundred simulated participants, of whom nothing learns from the last fifth. `p_factor` follows FC with a true
-# correlation of 0.6. The encoder is pretrained without labels.
+# Two hundred simulated participants; the last fifth is kept for the test. `p_factor` follows FC with a true correlation of
+# 0.6. The encoder is pretrained without labels.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -20,14 +20,15 @@ training, new = cohort[:n_training], cohort[n_training:]
 encoder = nerve.NERVE.from_preset("small", view="fc", epochs=10, seed=0, device="cpu").fit(training)
 
 # %%
-# `layers=0` trains the head only. The inner participants, a fifth of those given, decide when to stop.
+# `layers=0` trains the head only. A fifth of the given participants is held out and decides when to stop.
 head = encoder.finetune(training, "p_factor", layers=0, epochs=40, device="cpu")
 print(head.history_[["epoch", "training_loss", "validation_loss"]].iloc[[0, -1]])
 observed = new.participants["p_factor"]
 print("head only, r =", round(np.corrcoef(head.predict(new), observed)[0, 1], 2))
 
 # %%
-# The same comparison out of fold, with references. A model that has seen the tested participants without labels says so.
+# The same comparison in cross-validation, with raw FC as reference. The column `scope` says which models saw the tested
+# participants in pretraining.
 rows = {
     "raw FC": "raw",
     "head only": nerve.methods.make_method(
@@ -41,7 +42,7 @@ results = nerve.evaluate(rows, training, "p_factor", ["age"], motion="none", n_f
 print(results.scores[["row", "target", "r", "r_low", "r_high", "scope"]])
 
 # %%
-# Correlation out of fold, with its interval. Look at the row of raw FC before you believe that a network was needed.
+# Correlation out of fold, with its interval. Look whether a network is better than raw FC.
 figure, axis = plt.subplots(figsize=(5, 2.5))
 scores = results.scores
 errors = [scores["r"] - scores["r_low"], scores["r_high"] - scores["r"]]

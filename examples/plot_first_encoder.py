@@ -2,8 +2,8 @@
 Pretrain, embed, evaluate
 =========================
 
-The whole path in Python: a cohort, an encoder that learns without labels, features, and what they predict in
-participants who were not used to fit the prediction.
+For new users: all steps in Python. An encoder learns from a cohort without labels, gives features, and the features predict
+targets in participants who were not used to fit the prediction.
 """
 
 # %%
@@ -17,15 +17,15 @@ cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, kee
 print(cohort)
 
 # %%
-# The encoder is a scikit-learn transformer. It uses no target. `small` is the paper's model in small. Its view, what
-# is cut into patches, is here FC itself, as in the paper.
+# The encoder is a scikit-learn transformer and uses no target. The preset `small` is a smaller form of the paper's model.
+# The view is the matrix that is cut into patches: here FC itself, as in the paper.
 encoder = nerve.NERVE.from_preset("small", view="fc", epochs=25, lr=1e-3, seed=0, device="cpu").fit(
     cohort
 )
 print(encoder.history_[["epoch", "training_loss", "validation_loss"]].iloc[[0, -1]])
 
 # %%
-# Hide a third of one participant's patches and let the model fill them in.
+# Hide a third of the patches of one participant, and let the model reconstruct them.
 patching = encoder.patching_
 hidden = np.random.default_rng(0).permutation(patching.n_patches)[: patching.n_patches // 3]
 participant = cohort.subset([0])
@@ -38,7 +38,7 @@ pictures = {
     "what the model sees": patching.unpack(covered),
 }
 for axis, (title, fc) in zip(
-    axes, (pictures | {"what it makes of it": rebuilt}).items(), strict=True
+    axes, (pictures | {"what it reconstructs": rebuilt}).items(), strict=True
 ):
     axis.imshow(fc, cmap="RdBu_r", vmin=-0.6, vmax=0.6)
     axis.set(title=title, xticks=[], yticks=[])
@@ -51,8 +51,8 @@ tokens = encoder.transform(cohort, pooling="tokens")
 print(Z.shape, tokens.shape, patching.pair_names[:3])
 
 # %%
-# Out-of-fold predictions by kernel ridge regression, with age and sex removed, on the same folds for each kind of
-# features. Raw FC is always worth a row, and so is a target that follows nothing.
+# Out-of-fold predictions by kernel ridge regression, with age and sex removed, on the same folds for each feature set.
+# Always add raw FC and, in simulations, a target that follows nothing.
 features = {"NERVE": Z, "NERVE tokens": tokens.reshape(len(Z), -1), "raw FC": "raw"}
 results = nerve.evaluate(
     features,
@@ -68,7 +68,8 @@ scores = results.scores
 print(scores[["target", "row", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
 
 # %%
-# With intervals. On so few participants, after so short a training, raw FC is hard to beat: say so when it is the case.
+# The same r with intervals. Look whether an interval includes zero. With so few participants and so short a training, NERVE
+# is often not better than raw FC.
 figure, axis = plt.subplots(figsize=(6, 3))
 for place, row in enumerate(scores.itertuples()):
     axis.plot([row.r_low_cv, row.r_high_cv], [place, place], color="0.5")

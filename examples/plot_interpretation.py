@@ -2,13 +2,13 @@
 What does a model rely on?
 ==========================
 
-A prediction is worth more when we know where it comes from. On a simulated cohort the answer is known: the target
-follows a factor that acts on three pairs of networks. Do occlusion and Haufe's patterns find them?
+For users who want to know which networks lie behind a prediction. On a simulated cohort the answer is known: the target
+follows a factor that acts on three pairs of networks. Do occlusion and Haufe's patterns find these pairs?
 """
 
 # %%
-# Participants whose score correlates 0.8 with one factor; seven other factors, age, sex, motion and scanners change
-# FC too.
+# The score of the participants correlates 0.8 with one factor. Seven other factors, age, sex, motion and scanners also
+# change FC.
 import matplotlib.pyplot as plt
 
 import nerve
@@ -29,8 +29,8 @@ planted = {frozenset(pair) for pair in cohort.notes["truth"]["targets"]["score"]
 print("planted:", ", ".join("–".join(sorted(pair)) for pair in planted))
 
 # %%
-# Hide one network pair after another, and see how far the out-of-fold correlation falls. The other map, the pattern, is
-# the covariance of FC with the prediction. Two repeats with other folds tell how stable the maps are.
+# Occlusion hides one network pair after another and measures how far the out-of-fold correlation falls. The second map, the
+# pattern, is the covariance of FC with the prediction. Two repeats with other folds show how stable the maps are.
 table = patch_importance("raw", cohort, ["score"], n_folds=5, n_repeats=2, n_bootstrap=200)
 table["planted"] = [
     frozenset(pair) in planted for pair in zip(table["network_a"], table["network_b"], strict=True)
@@ -43,11 +43,11 @@ print(
 print("stability of drops", round(table["stability"].iloc[0], 2))
 
 # %%
-# The same table as the report draws it; stars mark intervals that exclude zero.
+# The same table as a figure of the report. Look for stars: they mark intervals that exclude zero.
 nerve.plot.interpretation_importance(ReportData(interpretation={"importance": table}))
 
 # %%
-# Two small encoders that differ in the seed. Trained for three epochs they hardly agree (`stability`): such maps show
+# Two small encoders that differ only in the seed. After three epochs their maps hardly agree (`stability`): such maps show
 # the random initial weights, not the brain.
 encoders = [
     nerve.NERVE.from_preset(
@@ -76,8 +76,8 @@ print(attention.pairs.sort_values("ratio", ascending=False).head(3).round(3))
 nerve.plot.interpretation_brain(ReportData(interpretation={"network_weights": weights}))
 
 # %%
-# Weights of some models are the same for every region. Their map hides one region after another, and measures how far
-# the features of a participant move. Every NERVE model has such a map.
+# In some models the weights are the same for every region. A second map works for every NERVE model: it hides one region
+# after another, and measures how much the features of a participant change.
 regions = region_occlusion(encoders, cohort.subset(range(16)))
 print(regions.sort_values("rank").head(5)[["region", "network", "change", "stability"]])
 nerve.plot.interpretation_weights(ReportData(interpretation={"region_occlusion": regions}))

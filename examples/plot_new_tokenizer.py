@@ -2,14 +2,14 @@
 A tokenizer of your own, in 20 lines
 ====================================
 
-How much of FC does a tokenizer need to see? Here is one that sees only the mean of a patch, trained beside the
-paper's. The training is far too short for conclusions: it shows how the comparison is made.
+For developers of methods. This tokenizer uses only the mean of a patch. It is trained and compared with two tokenizers of the
+paper. The training is far too short for conclusions; the example shows how to make such a comparison.
 """
 
 # %%
-# A tokenizer says where the matrix of each patch comes from, there (`embed`) and back (`reconstruct`). Here both are
-# one row per patch, repeated for all its entries: the token is a multiple of the patch's mean, and what comes back is
-# the same for all its entries.
+# A tokenizer defines two matrices per patch: from the patch to the token (`embed`) and back (`reconstruct`). Here both are one
+# row per patch, repeated for all its entries. The token is therefore a multiple of the mean of the patch, and the
+# reconstruction is the same for all entries.
 import torch
 from torch import nn
 
@@ -69,8 +69,8 @@ for name, encoder in encoders.items():
     )
 
 # %%
-# The losses over training, 1 being the error of the group mean. All three see the mean of a patch; only two can
-# see more.
+# The loss during training; 1 is the error of the group mean. Look whether the two tokenizers that see all entries of a
+# patch get lower than the one that sees only the mean.
 import matplotlib.pyplot as plt
 
 figure, axis = plt.subplots(figsize=(6, 3.5))
@@ -81,7 +81,8 @@ axis.legend()
 figure.tight_layout()
 
 # %%
-# What the features predict, on the same folds, beside raw FC and for a target that follows nothing.
+# What the features predict, on the same folds, compared with raw FC. The target `null` follows nothing, so its r should be
+# near zero.
 
 results = nerve.evaluate(
     features | {"raw": "raw"},

@@ -2,12 +2,13 @@
 Which network pairs carry a prediction?
 =======================================
 
-In a simulated cohort we know the network pairs on which a target acts. The weights of a linear model cannot be read as
-importance: they also cancel noise. Haufe's transformation, the covariance of each feature with the prediction, can.
+For users who want to interpret a linear prediction. The weights of a linear model do not show importance, because they also
+cancel noise. Haufe's pattern, the covariance of each feature with the prediction, does. In a simulated cohort we know the
+network pairs on which a target acts, so we can test it.
 """
 
 # %%
-# The target acts on known pairs.
+# A cohort, and the network pairs on which its target acts.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -30,8 +31,8 @@ predicted = (
 print("r", round(np.corrcoef(predicted, cohort.participants["p_factor"])[0, 1], 2))
 
 # %%
-# Correlate the mean FC of each pair of networks with the prediction. Planted pairs should lead; pairs that share a
-# network with them rise too, because their FC correlates.
+# Correlate the mean FC of each pair of networks with the prediction. The planted pairs should have the largest values. Pairs that
+# share a network with them also have large values, because their FC correlates.
 patching = nerve.Patching.from_parcellation(cohort.parcellation)
 means = patch_means(cohort.connectivity, patching)  # (participants, network pairs)
 pattern = np.array([np.corrcoef(column, predicted)[0, 1] for column in means.T])

@@ -2,8 +2,9 @@
 Region order, the silent error
 ==============================
 
-The same Schaefer parcels come in 7-network and in 17-network order. A matrix read in the wrong one looks like a matrix
-and computes like a matrix. Here is what it does, how it is seen, and why `nerve` matches regions by label.
+For users who read matrices without labels. The same Schaefer parcels come in 7-network and in 17-network order. A matrix that
+is read in the wrong order causes no error message. This example shows the effect, how `nerve check` detects it, and why
+`nerve` matches regions by label.
 """
 
 # %%
@@ -20,7 +21,7 @@ seventeen = nerve.simulate_cohort(
 seven = seventeen.align("schaefer100-7")  # the same numbers, rows and columns in the other order
 
 # %%
-# The two orders are mixed up: right matrices, wrong labels.
+# Mixing up the two orders gives right matrices with wrong labels. Look for blocks along the diagonal.
 mistaken = nerve.Cohort(seven.connectivity, seven.participants, "schaefer100-17", name="mistaken")
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6))
 for axis, cohort, title in zip(
@@ -31,18 +32,18 @@ for axis, cohort, title in zip(
 figure.tight_layout()
 
 # %%
-# `nerve check` compares FC within networks with FC between them, in the stated order and in the others that it knows.
+# `nerve check` compares FC within networks with FC between them, in the stated order and in the other known orders.
 for name, cohort in {"right": seventeen, "mistaken": mistaken}.items():
     quality = check_cohort(cohort)
     row = quality.table.set_index("check").loc["region order"]
     print(f"{name}: {row['verdict']}; {row['value']}; {row['detail']}")
 
 # %%
-# With the right labels the order does not matter: one line brings it back, exactly.
+# With the right labels the order does not matter: `align` restores it exactly.
 back = seven.align("schaefer100-17")
 print("the same matrices:", np.array_equal(back.connectivity, seventeen.connectivity))
 
 # %%
-# The idea of NERVE in one picture: with regions sorted by network, FC falls into one patch for each pair of networks.
+# The idea of NERVE in one figure: with regions sorted by network, FC consists of one patch per pair of networks.
 nerve.plot.patch_layout(seventeen)
 plt.show()

@@ -2,8 +2,9 @@
 A simulated cohort, and finding what was planted in it
 ======================================================
 
-Simulated participants differ on a few factors, each of which changes FC on stated network pairs. Targets such as
-`p_factor` follow these factors with a known correlation, so we can ask whether an analysis finds the truth.
+For users who want to test an analysis. Simulated participants differ in a few factors, and each factor changes FC in known
+network pairs. Targets such as `p_factor` follow these factors with a known correlation. So we can test whether an
+analysis finds them.
 """
 
 # %%
@@ -19,20 +20,22 @@ print(cohort)
 print(cohort.participants.head())
 
 # %%
-# The average matrix has the networks of real FC: within them about 0.3, between them about 0.
+# The average matrix has networks like real FC. Look for blocks along the diagonal: FC is about 0.3 within networks and about 0
+# between them.
 figure, axis = plt.subplots(figsize=(5, 4))
 image = axis.imshow(cohort.connectivity.mean(axis=0), cmap="RdBu_r", vmin=-0.6, vmax=0.6)
 axis.set(title="Mean FC", xlabel="Region", ylabel="Region")
 figure.colorbar(image, label="Pearson r")
 
 # %%
-# The notes say what was planted: here, where `p_factor` acts, and the best correlation that any model can reach.
+# The notes of the cohort list the planted effects: here the network pairs of `p_factor`, and its correlation with its factors,
+# which no model can exceed.
 truth = cohort.notes["truth"]["targets"]["p_factor"]
 print("true r", truth["true_r"], "on", truth["pairs"])
 
 # %%
-# The simplest analysis correlates the mean FC of every network pair with the target. The planted pairs stand out; for
-# the null target nothing does.
+# The simplest analysis correlates the mean FC of every network pair with the target. Look for the planted pairs: they have large
+# values for `p_factor`, and no pair has a large value for `null`.
 patching = nerve.Patching.from_parcellation(cohort.parcellation)
 means = patch_means(cohort.connectivity, patching)  # (participants, network pairs)
 planted = ["–".join(pair) for pair in truth["pairs"]]
@@ -56,13 +59,14 @@ axes[0].legend()
 figure.tight_layout()
 
 # %%
-# The factor scores themselves are known too: the correlation of the target with its factor is the stated one, within
-# the error of 300 participants.
+# The factor scores are known too. The correlation of the target with its factor is the stated one, except for the sampling
+# error of 300 participants.
 general = factor_scores(cohort)["general"]
 print(round(np.corrcoef(general, cohort.participants["p_factor"])[0, 1], 2))
 
 # %%
-# The same participants on another day: individuals resemble themselves more than each other.
+# The same participants on another day. Look for a bright diagonal: two sessions of one participant are more similar than two
+# participants.
 again = simulate_cohort(300, "schaefer100-17", timepoints=200, seed=0, session=2)
 few = np.arange(30)
 similarity = np.corrcoef(cohort.inputs("upper", few), again.inputs("upper", few))[:30, 30:]

@@ -33,20 +33,25 @@ UNTRAINED = "untrained"  # the group of the controls
 
 INTRODUCTION = """# Benchmark on real participants
 
-Every row of the package on two public cohorts (ABIDE without those who have constant regions). Kernel ridge
-regression on frozen features (supervised networks predict directly), scored out of fold. Numbers are r for age
-and FIQ and the area under the curve (AUC) for sex and diagnosis, with the r within sites in brackets where there are
-several sites. **Bold** is the best of a column; rows marked = cannot be told from it (paired bootstrap over
-participants, p ≥ .05). CPU s is what a row took in all tables of its cohort together, training and probes; the
-machine was shared with other programs.
+For readers who want to compare all methods on real data. The page shows every row of the package on two public cohorts,
+ABIDE (without participants who have constant regions) and UCLA. Frozen features are read by kernel ridge regression;
+supervised networks predict directly. All scores are out of fold. They are r for age and FIQ, and the area under the curve
+(AUC) for sex and diagnosis. If there are several sites, brackets show the r within sites. **Bold** is the best of a
+column; = marks rows that are not distinguishable from it (paired bootstrap over participants, p ≥ .05). CPU s is the
+time of a row in all tables of its cohort together, training and prediction, on a machine that also ran other programs.
 
-Encoders have seen all participants without labels (`pretrain_scope: all`). NERVE's view and presets were chosen on
-ABIDE's age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so its rows there are not an independent test;
-nothing was chosen on UCLA. Everything else has the settings of its preset `small`, except for the epochs that the
-files name: `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`. Supervised networks are trained anew
-in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach. NERVE
-(paper) is the preset `paper`, except for 20 epochs in batches of 32. UCLA has two scanners: no table leaves a site out.
-Frozen encoders only: [fine-tuning](howto/fine-tuning.md#who-wins-on-real-participants) has a comparison of its own.
+How to read the rows:
+
+- Encoders were trained on all participants without labels (`pretrain_scope: all`).
+- NERVE's presets (named sets of settings) and its view (the matrix that it cuts into patches) were chosen on ABIDE's
+  age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so its rows there are not an independent test.
+  Nothing was chosen on UCLA.
+- All other rows have the settings of their preset `small`, except for the epochs in `configs/abide_benchmark.yaml` and
+  `configs/ucla_benchmark.yaml`. "NERVE (paper)" is the preset `paper`, but with 20 epochs in batches of 32.
+- Supervised networks are trained separately in each fold for each target, for few epochs. With the budgets of their papers
+  they may be better.
+- UCLA has two scanners, so no table leaves a site out.
+- NERVE is frozen here. [Fine-tuning](howto/fine-tuning.md#who-wins-on-real-participants) has a comparison of its own.
 
 This page was written by `python -m studies.benchmark_page` from the results folders of these two experiments.
 """

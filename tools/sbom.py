@@ -21,8 +21,9 @@ ROOT = "nerve-fc"
 EXTRAS = ("fmri", "slurm", "excel", "tables", "tensorboard", "hub")
 PAGE = """# Licences
 
-nerve is under the MIT licence. It installs the packages below, each under its own; `make sbom` writes this table and
-`sbom.json` (CycloneDX) from what is installed. Versions are those of `constraints.txt`.
+For users who must know the licences of what they install. nerve is under the MIT licence. It installs the packages
+below, each under its own licence. `make sbom` writes this table and `sbom.json` (CycloneDX) from the installed packages.
+Versions are those of `constraints.txt`.
 
 | package | version | licence | needed by |
 |---|---|---|---|
