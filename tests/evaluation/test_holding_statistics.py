@@ -5,18 +5,17 @@ import pandas as pd
 import pytest
 
 from nerve.evaluation import bootstrap
+from nerve.evaluation.comparisons import all_comparisons, compare
 from nerve.evaluation.cross_validation import out_of_fold_predictions
 from nerve.evaluation.feature_sets import GivenNumbers
 from nerve.evaluation.folds import strata_of, stratified_folds
-from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.statistics import (
-    all_comparisons,
-    compare,
+from nerve.evaluation.intervals import (
     corrected_difference,
     cross_validation_interval,
     overlap_factor,
-    score_table,
 )
+from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.statistics import score_table
 
 N = 60
 N_TARGETS = 8

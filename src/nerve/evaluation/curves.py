@@ -20,8 +20,8 @@ from nerve.evaluation.cross_validation import (
 from nerve.evaluation.feature_sets import FeatureSet
 from nerve.evaluation.folds import group_codes, strata_of
 from nerve.evaluation.participants import Participants
+from nerve.evaluation.predictions_table import is_binary
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.statistics import is_binary
 
 # participants left to be tested on
 _LEAST_TEST = 10

@@ -12,6 +12,7 @@ import pandas as pd
 from nerve._utils.errors import naming_participants
 from nerve.data.cohort import Cohort
 from nerve.evaluation.bootstrap import adjusted_p, permutation_p
+from nerve.evaluation.comparisons import all_comparisons
 from nerve.evaluation.cross_validation import predict_permuted_targets, predict_targets
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.feature_sets import FeatureSet, GivenNumbers, RawFC
@@ -24,7 +25,7 @@ from nerve.evaluation.protocol_text import participants_summary
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import GIVEN, NULL, SELF_SUPERVISED, Row, pretraining_use, rows_table
 from nerve.evaluation.sites import site_accuracy, site_table
-from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
+from nerve.evaluation.statistics import motion_table, score_table
 
 PLACE = ["cohort", "target", "row"]
 COHORTS = [

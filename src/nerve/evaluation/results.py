@@ -17,7 +17,8 @@ import pandas as pd
 from nerve._utils.errors import problem
 from nerve._utils.files import claim, read_json, read_tsv, write_json, write_tsv
 from nerve._utils.privacy import printable_table, printable_tree
-from nerve.evaluation.statistics import compare, with_lines
+from nerve.evaluation.comparisons import compare
+from nerve.evaluation.predictions_table import with_lines
 from nerve.evaluation.whole_table import WholeTable
 
 FORMAT = 3
