@@ -14,9 +14,9 @@ from nerve.evaluation.curves import (
     equivalent_labels,
     learning_curve,
 )
-from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.participants import prepare_participants
+from nerve.evaluation.user_features import make_feature_set
 
 
 def curves(features, cohort, **options):
@@ -29,7 +29,7 @@ def curves(features, cohort, **options):
         **options,
     )
     people, protocol = prepare_participants(cohort, protocol)
-    one = make_feature_sets(features, cohort)[0]
+    one = make_feature_set(features, cohort)
     return learning_curve(one.prepare(cohort, people, protocol), people, protocol)
 
 
@@ -82,7 +82,7 @@ def test_a_model_is_given_the_labels_of_its_first_k_participants_only(cohort, fe
             given.append(np.asarray(y).ravel())
             return super().fit(X, y, **options)
 
-    one = make_feature_sets(features, cohort)[0]
+    one = make_feature_set(features, cohort)
     protocol = Protocol(targets="score", labels="20,80", n_draws=1, motion="none")
     people, protocol = prepare_participants(cohort, protocol)
     one.prepare(cohort, people, protocol).model = Spy("linear", n_inner_folds=3)
@@ -142,7 +142,7 @@ def test_what_is_learned_without_labels_is_learned_once_per_draw_for_all_targets
         lambdas=[1.0, 10.0],
     )
     people, protocol = prepare_participants(cohort, protocol)
-    one = make_feature_sets(CountingMean(), cohort)[0]
+    one = make_feature_set(CountingMean(), cohort)
     table = learning_curve(one.prepare(cohort, people, protocol), people, protocol)
     assert CountingMean.fits == [60] * 8
     assert list(dict.fromkeys(table["target"])) == ["score", "patient", "signal", "partly"]

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.conftest import predict
 
 from nerve._utils.errors import NerveError, NerveWarning
-from nerve.evaluation import make_feature_sets, score_table
+from nerve.evaluation import make_feature_set, score_table
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.cross_validation import predict_permuted_targets
@@ -214,7 +214,7 @@ def test_permutations_do_not_depend_on_the_order_of_the_table(y, features):
         people, protocol = prepare_participants(
             one, Protocol(targets="y", n_folds=4, n_permutations=30, groups="family")
         )
-        given = make_feature_sets(values, one)[0]
+        given = make_feature_set(values, one)
         given.prepare(one, people, protocol)
         found.append(predict_permuted_targets(given, people, protocol)["r"].to_numpy())
     np.testing.assert_allclose(*found, atol=1e-9)

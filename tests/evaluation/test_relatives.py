@@ -10,7 +10,7 @@ from nerve import Cohort, NerveError, Protocol
 from nerve._utils.errors import NerveWarning
 from nerve.cli import app
 from nerve.data.duplicates import same_fc
-from nerve.evaluation import Results, groups_of, make_feature_sets, score_table
+from nerve.evaluation import Results, groups_of, make_feature_set, score_table
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
 
@@ -140,7 +140,7 @@ def test_the_site_is_not_known_by_a_copy():
     people, protocol = prepare_participants(
         cohort, Protocol(targets="score", site="site", n_folds=5)
     )
-    prepared = make_feature_sets("raw", cohort)[0].prepare(cohort, people, protocol)
+    prepared = make_feature_set("raw", cohort).prepare(cohort, people, protocol)
     assert site_accuracy(prepared, people, protocol) < 0.75
 
 

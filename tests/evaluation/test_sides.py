@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from tests.evaluation.conftest import make_cohort
 
 from nerve import Cohort, NerveError, Protocol
-from nerve.evaluation import KernelRidge, make_feature_sets
+from nerve.evaluation import KernelRidge, make_feature_set
 from nerve.evaluation.bootstrap import resample_counts
 from nerve.evaluation.cross_validation import predict_permuted_targets, predict_targets
 from nerve.evaluation.curves import learning_curve
@@ -167,7 +167,7 @@ def prepared_for(name, cohort, people, protocol, recorder):
         "learned": Learner(recorder.splits),
         "predictor": Network(recorder.splits),
     }
-    features = make_feature_sets(what.get(name, name), cohort)[0]
+    features = make_feature_set(what.get(name, name), cohort)
     return recorder.watch(features.prepare(cohort, people, protocol), people)
 
 
@@ -280,7 +280,7 @@ def test_inner_folds_permutations_and_resamples_keep_relatives_together(
             cohort, people, protocol = prepare_transfer(train, test, protocol)
         else:
             people, protocol = prepare_participants(cohort, protocol)
-        features = make_feature_sets(numbered, cohort)[0]
+        features = make_feature_set(numbered, cohort)
         features.prepare(cohort, people, protocol).model = model
         predict_targets(features, people, protocol)
         predict_permuted_targets(features, people, protocol)

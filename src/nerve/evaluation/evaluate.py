@@ -15,7 +15,7 @@ from nerve.evaluation.bootstrap import adjusted_p, permutation_p
 from nerve.evaluation.comparisons import all_comparisons
 from nerve.evaluation.cross_validation import predict_permuted_targets, predict_targets
 from nerve.evaluation.curves import learning_curve
-from nerve.evaluation.feature_sets import FeatureSet, GivenNumbers, RawFC
+from nerve.evaluation.feature_sets import FeatureSet, PrincipalComponents, RawFC
 from nerve.evaluation.folds import group_codes
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.krylov import lanczos_is_cheaper
@@ -181,7 +181,7 @@ def _feature_notes(
             f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method "
             "instead of a decomposition; `python -m benchmarks thousands` compares both."
         )
-    if n > LARGE_KERNEL and isinstance(features, RawFC) and not isinstance(features, GivenNumbers):
+    if n > LARGE_KERNEL and isinstance(features, RawFC | PrincipalComponents):
         notes.append(
             f"A kernel of {n:,} participants takes {8 * n**2 / 2**30:.0f} GiB, and each fold as "
             "much again. Features of fewer numbers than participants, such as those of an "

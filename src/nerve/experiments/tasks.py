@@ -25,9 +25,9 @@ from nerve.evaluation.feature_sets import (
     FitInFold,
     LearnedInFolds,
     TrainedInFolds,
-    make_feature_set,
 )
 from nerve.evaluation.rows import Row, line_label
+from nerve.evaluation.user_features import make_feature_set
 from nerve.experiments.encoders import (
     can_read,
     fit_and_describe,
