@@ -97,7 +97,7 @@ def test_classes_are_cut_at_the_mean_of_the_cohort_that_was_trained_on(here, the
     ("change", "options", "sentence"),
     [
         (lambda t: t.drop(columns="age"), {"covariates": "age"}, "participants of 'there'.*no column.*age"),
-        (lambda t: t.assign(age=np.nan), {"covariates": "age"}, "'age' is missing for everyone"),
+        (lambda t: t.assign(age=np.nan), {"covariates": "age"}, "'age' has no values"),
         (lambda t: t.assign(age="old"), {"covariates": "age"}, "'age' holds words, expected what it holds in 'here'"),
         (lambda t: t.assign(mean_fd=0.1), {}, "participants of 'here': there is no column 'mean_fd'.*motion=\"none\""),
         (lambda t: t.assign(group="yes"), {"targets": "group"}, "class yes, expected only classes to train on"),
@@ -147,6 +147,11 @@ def test_who_stands_in_both_cohorts_is_not_trained_on(here):
         NerveError, match=r"0 participants of 'here' are left to train on .*test other participants"
     ):
         predict("raw", here, "score", test=here)
+
+
+def test_more_labels_than_training_participants_are_refused_with_their_number(here, there):
+    with pytest.raises(NerveError, match=r"95 labelled .* 90 of 'here' with 'score' can be label"):
+        predict("raw", here, "score", test=there, labels=[95], n_draws=1)
 
 
 @pytest.mark.slow

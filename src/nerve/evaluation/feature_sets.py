@@ -475,7 +475,7 @@ def _adjustment_steps(protocol: Protocol) -> list[Any]:
     """ComBat and regression of covariates, where the protocol asks for them."""
     steps: list[Any] = []
     if protocol.combat:
-        subset = protocol.subset if protocol.combat_on else None
+        subset = protocol.combat_subset if protocol.combat_on else None
         steps.append(ComBat(str(protocol.site), protocol.preserve, subset))
     if protocol.regress_features and protocol.covariates:
         steps.append(FeatureRegression(protocol.covariates))

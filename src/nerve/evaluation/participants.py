@@ -1,4 +1,4 @@
-"""A cohort's participants made ready: targets as numbers, covariates, groups, sites and folds."""
+"""A cohort's participants prepared: targets as numbers, covariates, groups, sites and folds."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from nerve.evaluation.folds import (
 from nerve.evaluation.protocol import AUTO, NONE, Protocol
 from nerve.evaluation.rows import class_target
 
-# of a target: beyond these, squares of its values leave the range of float64
+# spreads of a target beyond which squares of its values leave the range of float64
 _LEAST_SPREAD = 1e-100
 _MOST_SPREAD = 1e100
-# a spread of this share of the values leaves few digits of float64
+# a target whose spread is a smaller share of its values differs in the last digits of float64 only
 _LAST_DIGITS = 1e-12
 
-# of two-class targets: what 0 and 1 stand for
+# name of a two-class target → what 0 and 1 stand for
 Classes = dict[str, tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Participants:  # numpydoc ignore=PR02
-    """What an evaluation knows of the participants; every method is given the same.
+    """What an evaluation knows about the participants; every method is given the same.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class Participants:  # numpydoc ignore=PR02
     targets : DataFrame
         (n, T) numbers. A column of three or more classes gives one target per class.
     classes : dict
-        Of two-class targets: what 0 and 1 stand for.
+        Name of a two-class target → what 0 and 1 stand for.
     class_columns : dict
-        Of targets that are one class against all others: the column of the classes.
+        Name of a target that is one class against all others → the column of the classes.
     covariates : DataFrame
         (n, p) numbers and categories.
     table : DataFrame
@@ -69,7 +69,7 @@ class Participants:  # numpydoc ignore=PR02
     folds : (repeats, n) integers
         Test fold of each participant in each repeat; negative for those who are not tested.
     notes : tuple of str
-        What a user should be told.
+        What a user should be told about targets, covariates and participants.
     trained_on : str
         The cohort that is only trained on, where another is tested: see `transfer.py`.
     """
@@ -91,7 +91,7 @@ class Participants:  # numpydoc ignore=PR02
 
     @property
     def tested(self) -> np.ndarray:
-        """Whether participants are tested, (n,) booleans; those of a training cohort are not."""
+        """All participants, except in a transfer those of the training cohort, (n,) booleans."""
         if self.trained_on:
             return self.folds[0] >= 0
         return np.ones(len(self.ids), bool)
@@ -101,14 +101,14 @@ class Participants:  # numpydoc ignore=PR02
         """Positions of the participants sorted by id, (n,): random draws follow this order."""
         return _sorted_by_id(self.ids)
 
-    def only(self, column: str) -> Participants:
-        """The same participants with one column to predict, all of its classes."""
+    def with_target(self, column: str) -> Participants:
+        """The same participants with one column to predict, in all of its classes."""
         names = [str(name) for name in self.targets]
         kept = [name for name in names if self.class_columns.get(name, name) == column]
         return replace(self, targets=self.targets[kept])
 
-    def without(self, missing: np.ndarray | None) -> Participants:
-        """The same participants, with no targets for those whose features are missing."""
+    def without_targets_of(self, missing: np.ndarray | None) -> Participants:
+        """The same participants, without the targets of those whose features are missing."""
         if missing is None:
             return self
         is_missing = pd.Series(missing, index=self.targets.index)
@@ -125,10 +125,10 @@ def prepare_participants(
     cohort : Cohort
         Whose participants table is read.
     protocol : Protocol
-        Which columns are what.
+        Names the columns of targets, covariates, groups and sites.
     only_trained_on : (n,) booleans, optional
-        Where another cohort is tested (`transfer.py`): the participants of the first one. Then
-        there is one fold, of all others.
+        In a transfer (`transfer.py`), the participants of the training cohort. Then there is one
+        fold, of all other participants.
 
     Returns
     -------
@@ -165,24 +165,18 @@ def prepare_participants(
     groups, duplicate_notes = _families_and_duplicates(cohort, protocol.groups)
     notes += duplicate_notes
 
-    # relatives of tested participants are not trained on; relatives → (n,) booleans
-    left_out: dict[str, np.ndarray] = {}
-    in_training = np.ones(len(ids), bool) if only_trained_on is None else only_trained_on
+    # relatives of tested participants are not trained on: they lose their targets
     if only_trained_on is not None:
-        left_out["participants who are tested"] = _related_to_others(groups, only_trained_on)
+        is_relative = _related_to_others(groups, only_trained_on)
+        notes += _note_on_relatives(is_relative, "participants who are tested")
+        targets = targets.mask(pd.Series(is_relative, index=targets.index))
     if protocol.leave_site_out:
-        # inner folds are made of sites in transfer too
-        counted = in_training & targets.notna().any(axis=1).to_numpy()
-        for related in left_out.values():
-            counted &= ~related
-        left_out["participants of another site"] = _related_to_another_site(
-            groups, sites, counted, order
-        )
-    for relatives, related in left_out.items():
-        if related.any():
-            count = f"{related.sum()} participant{'s' if related.sum() > 1 else ''}"
-            notes.append(f"{count} left out: they share a family or their FC with {relatives}.")
-            targets = targets.mask(pd.Series(related, index=targets.index))
+        has_target = targets.notna().any(axis=1).to_numpy()
+        # in a transfer, the inner folds of the training cohort are made of sites
+        is_placed = has_target if only_trained_on is None else has_target & only_trained_on
+        is_relative = _related_to_another_site(groups, sites, is_placed, order)
+        notes += _note_on_relatives(is_relative, "participants of another site")
+        targets = targets.mask(pd.Series(is_relative, index=targets.index))
 
     if only_trained_on is None:
         folds = _make_folds(targets, protocol, order, groups, sites)
@@ -232,23 +226,25 @@ def groups_of(cohort: Cohort, column: str | None = None) -> pd.Series:
 def _code_targets(
     table: pd.DataFrame, protocol: Protocol
 ) -> tuple[pd.DataFrame, Classes, dict[str, str]]:
-    """All targets as numbers, their classes, and of which column each is one class."""
+    """All targets as numbers, with `classes` and `class_columns` of `Participants`."""
     values: dict[str, np.ndarray] = {}
     classes: Classes = {}
     class_columns: dict[str, str] = {}
     for name in protocol.targets:
         column = table[name]
-        named_as_classes = name in protocol.classes
-        has_classes = named_as_classes or not is_numeric(column)
-        if has_classes and not named_as_classes and column.nunique() > 2 and len(odd_cells(column)):
-            # numbers with a few words among them
-            column = as_numbers(table, [name], missing=protocol.non_numeric == "missing")[name]
-            has_classes = False
+        has_classes = name in protocol.classes
+        if not has_classes and not is_numeric(column):
+            if column.nunique() > 2 and len(odd_cells(column)):
+                # numbers with a few words among them
+                column = as_numbers(table, [name], missing=protocol.non_numeric == "missing")[name]
+            else:
+                has_classes = True
         if not has_classes or column.nunique() < 3:
             values[name], pair = _code_target(column, name, protocol.n_folds)
             if pair:
                 classes[name] = pair
             continue
+        # three or more classes: each becomes a target, against all others
         least = 2 if protocol.leave_site_out else protocol.n_folds
         for label, is_member in _code_classes(column, name, least).items():
             target = class_target(name, label)
@@ -403,9 +399,10 @@ def _make_folds(
 def _families_and_duplicates(
     cohort: Cohort, column: str | None
 ) -> tuple[np.ndarray | None, list[str]]:
-    """Families, joined where participants have the same FC, and notes on these participants.
+    """Labels of families, joined where participants have the same FC, and a note on such FC.
 
-    Labels are (n,), None for a participant who is alone; there are no labels if everyone is.
+    Labels are (n,), None for a participant without relatives; None instead of labels where there
+    are neither families nor the same FC.
     """
     ids = cohort.participants["participant_id"].to_numpy(object)
     families = cohort.participants[column].to_numpy(object) if column else None
@@ -437,6 +434,15 @@ def _families_and_duplicates(
     return labels, [Note.about(sentence, copies, most=3)]
 
 
+def _note_on_relatives(is_relative: np.ndarray, relatives: str) -> list[str]:
+    """A note on participants who are left out because of their relatives, if there are any."""
+    n = is_relative.sum()
+    if n == 0:
+        return []
+    count = f"{n} participant{'s' if n > 1 else ''}"
+    return [f"{count} left out: they share a family or their FC with {relatives}."]
+
+
 def _related_to_others(groups: np.ndarray | None, selected: np.ndarray) -> np.ndarray:
     """Which of the selected participants share a group with one of the others, (n,) booleans."""
     codes = group_codes(groups, len(selected))
@@ -444,22 +450,23 @@ def _related_to_others(groups: np.ndarray | None, selected: np.ndarray) -> np.nd
 
 
 def _related_to_another_site(
-    groups: np.ndarray | None, sites: Any, counted: np.ndarray, order: np.ndarray
+    groups: np.ndarray | None, sites: Any, is_placed: np.ndarray, order: np.ndarray
 ) -> np.ndarray:
-    """Who of those counted is left out so that no group spans two sites, (n,) booleans.
+    """Which participants are left out so that no group spans two sites, (n,) booleans.
 
-    A group keeps its members of one site: where most of them are, or else where the first of them
-    is. Whole sites are tested, so that any other member would be trained on while relatives are
-    tested.
+    Since whole sites are tested, members of a group at another site would be trained on while their
+    relatives are tested. A group keeps its members at the site where most of them are, or, among
+    equal sites, where the first of them in `order` is. Participants who are not placed in folds do
+    not count.
     """
     table = pd.DataFrame({"group": group_codes(groups, len(order)), "site": sites}).iloc[order]
-    table = table[counted[order]]
+    table = table[is_placed[order]]
     n_sites = table.groupby("group")["site"].transform("nunique")
     spanning = table[n_sites > 1]
     n_members = spanning.groupby(["group", "site"])["site"].transform("size")
-    # of each group, a row of the table
-    first_of_largest = n_members.groupby(spanning["group"]).idxmax()
-    kept_site = spanning["group"].map(first_of_largest).map(spanning["site"])
+    # group → the first row of its largest site → that site
+    first_row = n_members.groupby(spanning["group"]).idxmax()
+    kept_site = spanning["group"].map(first_row).map(spanning["site"])
     left_out = np.zeros(len(order), bool)
     left_out[spanning.index[spanning["site"] != kept_site]] = True
     return left_out
@@ -468,7 +475,7 @@ def _related_to_another_site(
 def _resolve_columns(
     protocol: Protocol, table: pd.DataFrame, where: str
 ) -> tuple[Protocol, list[str]]:
-    """The protocol with the columns of motion and to preserve by name, and notes on them."""
+    """The protocol with motion and preserved columns by name, and notes on them."""
     notes = []
     motion = protocol.motion
     if motion == AUTO:
@@ -492,7 +499,7 @@ def _resolve_columns(
 
 
 def _covariates_as_numbers(table: pd.DataFrame, protocol: Protocol, where: str) -> pd.DataFrame:
-    """The table with covariates as numbers, except categories; words are refused, or missing."""
+    """The table with covariates as numbers, except categories; words are refused or missing."""
     not_quantities = {protocol.site, protocol.groups, *protocol.targets}
     adjusted_for = (*protocol.covariates, *protocol.preserve)
     quantities = [name for name in adjusted_for if name not in not_quantities]
@@ -513,11 +520,11 @@ def _covariates_as_numbers(table: pd.DataFrame, protocol: Protocol, where: str) 
 
 
 def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
-    """ComBat and folds of sites need all sites, and ComBat two participants of each."""
+    """Refuse missing sites where ComBat or folds need them, and sites too small for ComBat."""
     if not (protocol.combat or protocol.leave_site_out):
         return
     sites = sites_of(table, str(protocol.site), where)
-    learned_from = sites[in_subset(table, protocol.subset)] if protocol.combat_on else sites
+    learned_from = sites[in_subset(table, protocol.combat_subset)] if protocol.combat_on else sites
     small = [site for site in np.unique(sites) if (learned_from == site).sum() < 2]
     if protocol.combat and small:
         subset = f" with {protocol.combat_on}" if protocol.combat_on else ""

@@ -229,7 +229,7 @@ class NetworkTask(Task):
         evaluation = evaluate_features(
             features,
             cohort,
-            participants.only(self.target),
+            participants.with_target(self.target),
             protocol,
             self.row,
             predict_site=False,
