@@ -181,7 +181,7 @@ FEATURES = ["raw", "pca", "covariates", "given", "learned", "predictor"]
     data=cohorts(), families=st.booleans(), n_folds=st.integers(2, 5), leave_site_out=st.booleans()
 )
 @EXAMPLES
-def test_nobody_is_on_both_sides_of_folds_permutations_and_draws(
+def test_no_participant_is_on_both_sides_of_folds_permutations_and_draws(
     name, data, families, n_folds, leave_site_out
 ):
     cohort, original = data
@@ -221,7 +221,7 @@ def test_nobody_is_on_both_sides_of_folds_permutations_and_draws(
 @pytest.mark.parametrize("name", FEATURES)
 @given(train=cohorts("here"), test=cohorts("there", 14, 20), n_both=st.integers(0, 10))
 @EXAMPLES
-def test_nobody_of_the_cohort_that_is_tested_is_trained_on(name, train, test, n_both):
+def test_no_participant_of_the_tested_cohort_is_trained_on(name, train, test, n_both):
     here, original_here = train
     there, original_there = test
     fc = np.array(there.connectivity)

@@ -1,4 +1,4 @@
-"""A score that is carried by site alone is unmasked."""
+"""Scores that come from differences between sites alone are recognised."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ def planted():
     return cohort, features
 
 
-def test_a_score_carried_by_site_alone_is_unmasked(planted):
+def test_a_score_that_comes_from_sites_alone_is_recognised(planted):
     cohort, features = planted
     predictions = predict(features, cohort, ["between", "within"], n_folds=5, kernel="linear")
     sites = dict(

@@ -23,9 +23,9 @@ from nerve.evaluation.predictions_table import (
 )
 from nerve.evaluation.rows import contenders, references
 from nerve.evaluation.statistics import (
+    count_units,
     line_score,
     metric_of,
-    n_units,
     resample_participants,
     resampled_scores,
 )
@@ -261,7 +261,7 @@ class _LinesOfTarget:
                 difference,
                 differences,
                 n_folds=both["fold"].nunique(),
-                n_units=n_units(participants, self.groups),
+                n_units=count_units(participants, self.groups),
             )
         return {
             "line_a": line_a,

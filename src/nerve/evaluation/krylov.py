@@ -1,7 +1,7 @@
 """Kernel ridge of thousands of participants by Lanczos' method, without a decomposition.
 
-With the centring matrix P of a training set, the coefficients solve (P K P + λI) α = P y. From q₁ =
-P y / ‖P y‖, each step multiplies by the kernel once and gives one more vector q of a basis Q in
+With the centring matrix P of a training set, the coefficients solve (P K P + λI) α = P y. Starting
+from q₁ = P y / ‖P y‖, each step multiplies by the kernel once and adds one vector to a basis Q in
 which P K P is a small tridiagonal matrix T. Then α ≈ ‖P y‖ Q (T + λI)⁻¹ e₁ for every λ at once.
 Inner folds differ from the training set only in the participants left out, so that all folds and
 all targets share the products with the kernel.

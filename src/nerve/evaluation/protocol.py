@@ -65,7 +65,7 @@ class Protocol:
     )
     leave_site_out: bool = _field(
         False,
-        "Test whole sites: each site is a fold, or, if there are more than n_folds, several are.",
+        "Folds are whole sites; if there are more than n_folds sites, several share a fold.",
     )
     combat: bool = _field(
         False, "Harmonise features over sites by ComBat, fitted on training folds."

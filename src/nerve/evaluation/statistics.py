@@ -187,7 +187,7 @@ def resample_participants(
     return bootstrap.resample_counts(len(participants), n_bootstrap, seed, families)
 
 
-def n_units(participants: np.ndarray, groups: Any) -> int:
+def count_units(participants: np.ndarray, groups: Any) -> int:
     """The number of families, where a participant without one counts as one."""
     codes = group_codes(families_of(participants, groups), len(participants))
     return int(codes.max()) + 1
@@ -224,7 +224,7 @@ def _scores(
         if not trained_on_another_cohort(predictions):
             fold_mean = float(np.mean([_fold_mean(metric, part) for part in parts]))
             low, high = _corrected_interval(
-                metric, score, fold_mean, resampled, scores["n_folds"], n_units(own, groups)
+                metric, score, fold_mean, resampled, scores["n_folds"], count_units(own, groups)
             )
         scores[f"{metric}_low_cv"] = low
         scores[f"{metric}_high_cv"] = high
