@@ -176,7 +176,7 @@ class Protocol:
         """Plain values, for JSON."""
         return asdict(self)
 
-    def deciding(self) -> dict[str, Any]:
+    def prediction_settings(self) -> dict[str, Any]:
         """The fields that predictions depend on: all but the number of bootstrap resamples."""
         values = self.as_dict()
         del values["n_bootstrap"]

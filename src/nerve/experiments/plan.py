@@ -201,6 +201,6 @@ class ExperimentPlan:
         return {
             "data": self.data[name],
             "timeseries": self.config.cohorts[name].timeseries,
-            "protocol": self.config.protocol_of(name).deciding(),
+            "protocol": self.config.protocol_of(name).prediction_settings(),
             "code": self.code,
         }
