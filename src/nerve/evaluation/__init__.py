@@ -1,7 +1,8 @@
 """From features and a cohort's targets to `Results`, without torch.
 
-Read in this order: `protocol`, `participants`, `folds`, `covariates`, `feature_sets`,
-`cross_validation`, `kernel_ridge`, `statistics`, `comparisons`, `results`, `evaluate`.
+Read in this order: `protocol`, `participants` (with `targets`, `relatives` and `folds`),
+`covariates`, `feature_sets`, `cross_validation`, `kernel_ridge`, `statistics`, `comparisons`,
+`results`, `evaluate`.
 """
 
 from nerve.evaluation.bootstrap import adjusted_p, permutation_p, restricted_permutations
@@ -12,9 +13,10 @@ from nerve.evaluation.evaluate import EvaluatedCohort, Evaluation, combine, eval
 from nerve.evaluation.feature_sets import FeatureSet
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.participants import Participants, groups_of, prepare_participants
+from nerve.evaluation.participants import Participants, prepare_participants
 from nerve.evaluation.protocol import LAMBDAS, Protocol
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
+from nerve.evaluation.relatives import groups_of
 from nerve.evaluation.results import Results, is_results
 from nerve.evaluation.rows import Row, line_label
 from nerve.evaluation.statistics import motion_table, score_table
