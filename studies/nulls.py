@@ -30,8 +30,8 @@ from nerve._utils.files import read_tsv, write_tsv
 from nerve._utils.progress import progress_bar, silent
 from nerve.evaluation import bootstrap
 from nerve.evaluation.folds import strata_of, stratified_folds
+from nerve.evaluation.intervals import corrected_difference, cross_validation_interval
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.statistics import corrected_difference, cross_validation_interval
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
 SIZES = (60, 100, 200, 400)

@@ -36,7 +36,7 @@ from nerve._utils.linalg import (
     unit_rows,
 )
 from nerve.core.views import N_DIRECTIONS, TangentView
-from nerve.evaluation import compare, make_feature_sets, score_table
+from nerve.evaluation import compare, make_feature_set, score_table
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.participants import prepare_participants
 from nerve.methods import make_method
@@ -297,10 +297,10 @@ def few_labels(
     """A row per feature set, target, number of labels and draw, as `nerve evaluate --labels` draws."""
     protocol = nerve.Protocol(targets=targets, labels=labelled, motion="none", covariates=())
     people, protocol = prepare_participants(cohort, protocol)
-    for one in make_feature_sets(sets, cohort):
-        one.prepare(cohort, people, protocol)
-        for row in learning_curve(one, people, protocol).to_dict("records"):
-            yield {"cohort": cohort.name, "features": one.name, **row}
+    for name, numbers in sets.items():
+        feature_set = make_feature_set(numbers, cohort, name).prepare(cohort, people, protocol)
+        for row in learning_curve(feature_set, people, protocol).to_dict("records"):
+            yield {"cohort": cohort.name, "features": name, **row}
 
 
 class InFolds(BaseEstimator):

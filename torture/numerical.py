@@ -17,7 +17,7 @@ import pandas as pd
 import nerve
 from nerve import Cohort, Parcellation
 from nerve._utils.errors import NerveError, NerveWarning
-from nerve.evaluation import all_comparisons, make_feature_sets, score_table
+from nerve.evaluation import all_comparisons, make_feature_set, score_table
 from nerve.evaluation.cross_validation import predict_permuted_targets
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.protocol import KERNELS
@@ -114,7 +114,8 @@ def evaluated(cohort: Cohort, features: Any, targets: Any = ("y",), **options: A
             cohort, nerve.Protocol(targets=list(targets), **few)
         )
         nulls = []
-        for feature_set in make_feature_sets(wanted, cohort):
+        for one in wanted if isinstance(wanted, list) else [wanted]:
+            feature_set = make_feature_set(one, cohort)
             if feature_set.permutes:
                 feature_set.prepare(cohort, people, protocol)
                 nulls.append(predict_permuted_targets(feature_set, people, protocol))

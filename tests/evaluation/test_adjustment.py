@@ -1,4 +1,4 @@
-"""Covariates and ComBat do to training and test people what their formulas say."""
+"""Covariate regression and ComBat follow their formulas, for training and test participants."""
 
 import numpy as np
 import pandas as pd
@@ -93,7 +93,7 @@ class TestComBat:
         fitted = np.array([np.polyfit(age, column, 1)[0] for column in clean.T])
         assert np.corrcoef(fitted, slope)[0, 1] > 0.97
 
-    def test_new_people_of_known_sites_are_harmonised_with_what_training_learned(self, rng):
+    def test_test_participants_of_known_sites_are_harmonised_with_what_training_learned(self, rng):
         X, table, _ = self.sites(rng)
         combat = ComBat("site", ["age"]).fit(X[:200], table[:200])
         together, alone = (
@@ -120,7 +120,7 @@ class TestComBat:
         with pytest.raises(NerveError, match="found one site"):
             ComBat("site").fit(X, table.assign(site="a"))
 
-    def test_a_site_with_one_person_and_constant_features_stay_finite(self, rng):
+    def test_a_site_with_one_participant_and_constant_features_stay_finite(self, rng):
         X, table, _ = self.sites(rng)
         X[:, 3] = 1.0
         table.loc[0, "site"] = "lonely"

@@ -1,4 +1,4 @@
-"""Targets with three or more classes: each against all others, and the whole."""
+"""Targets with three or more classes: scores of each class, and of the column."""
 
 import numpy as np
 import pandas as pd
@@ -89,7 +89,7 @@ def test_numbers_are_classes_when_asked_for(planted, predictions):
 
 
 @pytest.mark.slow
-def test_a_column_of_classes_is_no_covariate_of_itself(planted):
+def test_a_column_of_classes_is_never_its_own_covariate(planted):
     people, _ = prepare_participants(planted, Protocol(targets="group", n_folds=5))
     both = predict("raw", planted, "group", covariates="group,age", n_folds=5)
     alone = predict("raw", planted, "group", covariates="age", n_folds=5)
@@ -98,7 +98,7 @@ def test_a_column_of_classes_is_no_covariate_of_itself(planted):
 
 
 @pytest.mark.slow
-def test_methods_are_compared_on_the_whole_and_on_each_class(planted):
+def test_methods_are_compared_on_the_column_and_on_each_class(planted):
     noise = np.random.default_rng(0).normal(size=(N, 6))
     table = predict({"fc": planted.inputs("upper"), "noise": noise}, planted, "group", n_folds=5)
     found = all_comparisons(table, n_bootstrap=200).set_index("target")
@@ -117,7 +117,7 @@ def test_a_class_with_too_few_participants_is_named(planted):
         predict("raw", rare, "group", n_folds=5)
 
 
-def test_words_among_the_numbers_of_a_target_are_no_classes():
+def test_words_among_the_numbers_of_a_target_do_not_make_it_classes():
     ages = pd.Series([f"{20 + k}" for k in range(39)] + ["unknown"], dtype=object)
     with pytest.raises(NerveError, match="'unknown'"):
         predict("raw", make_cohort(40, age=ages), "age", n_folds=4)

@@ -1,4 +1,4 @@
-"""Learning curves: the same draws for every row, scores that rise with labels where there is something to learn."""
+"""Learning curves: all rows have the same draws, and scores rise with labels where a signal is planted."""
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,9 @@ from nerve.evaluation.curves import (
     equivalent_labels,
     learning_curve,
 )
-from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.participants import prepare_participants
+from nerve.evaluation.user_features import make_feature_set
 
 
 def curves(features, cohort, **options):
@@ -29,12 +29,12 @@ def curves(features, cohort, **options):
         **options,
     )
     people, protocol = prepare_participants(cohort, protocol)
-    one = make_feature_sets(features, cohort)[0]
+    one = make_feature_set(features, cohort)
     return learning_curve(one.prepare(cohort, people, protocol), people, protocol)
 
 
 @pytest.mark.slow
-def test_more_labels_predict_better_and_every_row_meets_the_same_draws(cohort, features):
+def test_more_labels_predict_better_and_all_rows_have_the_same_draws(cohort, features):
     table = curves(features, cohort, covariates="age")
     means = table.groupby(["target", "labels"])["score"].mean()
     assert means["score", 80] > means["score", 20] > 0.2
@@ -44,7 +44,7 @@ def test_more_labels_predict_better_and_every_row_meets_the_same_draws(cohort, f
 
 
 @pytest.mark.slow
-def test_a_kernel_computed_once_gives_what_rows_give(cohort, features):
+def test_a_kernel_computed_once_gives_the_same_curve_as_rows(cohort, features):
     rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(90, features.shape[1])))
     wide = features @ rotation.T  # the same products, so wide that a kernel is computed
     by_rows = curves(features, cohort, kernel="cosine")
@@ -82,7 +82,7 @@ def test_a_model_is_given_the_labels_of_its_first_k_participants_only(cohort, fe
             given.append(np.asarray(y).ravel())
             return super().fit(X, y, **options)
 
-    one = make_feature_sets(features, cohort)[0]
+    one = make_feature_set(features, cohort)
     protocol = Protocol(targets="score", labels="20,80", n_draws=1, motion="none")
     people, protocol = prepare_participants(cohort, protocol)
     one.prepare(cohort, people, protocol).model = Spy("linear", n_inner_folds=3)
@@ -103,7 +103,7 @@ def test_too_many_labels_are_refused(cohort, features):
         draws(people, protocol)
 
 
-def test_the_sentence_says_where_one_row_is_with_fewer_labels():
+def test_the_sentence_says_how_many_labels_another_row_needs():
     scores = {"a": {25: 0.4, 50: 0.5, 100: 0.6}, "b": {25: 0.3, 50: 0.4, 100: 0.5}}
     rows = [
         {"cohort": "c", "target": "age", "row": row, "labels": k, "draw": draw, "metric": "r", "score": score}
@@ -142,7 +142,7 @@ def test_what_is_learned_without_labels_is_learned_once_per_draw_for_all_targets
         lambdas=[1.0, 10.0],
     )
     people, protocol = prepare_participants(cohort, protocol)
-    one = make_feature_sets(CountingMean(), cohort)[0]
+    one = make_feature_set(CountingMean(), cohort)
     table = learning_curve(one.prepare(cohort, people, protocol), people, protocol)
     assert CountingMean.fits == [60] * 8
     assert list(dict.fromkeys(table["target"])) == ["score", "patient", "signal", "partly"]

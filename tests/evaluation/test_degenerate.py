@@ -1,4 +1,4 @@
-"""Data with nothing in them, or with numbers of no use: a sentence that names who or what, never a silent NaN."""
+"""Data without information, or with extreme numbers, end in an error or a warning, never in a silent NaN."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.conftest import predict
 
 from nerve._utils.errors import NerveError, NerveWarning
-from nerve.evaluation import make_feature_sets, score_table
+from nerve.evaluation import make_feature_set, score_table
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.cross_validation import predict_permuted_targets
@@ -66,14 +66,14 @@ def test_columns_of_any_size_count_alike_in_the_linear_kernel(features):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_features_that_tell_nobody_apart_predict_the_mean_and_say_so(y, kernel):
+def test_constant_features_predict_the_mean_with_a_warning(y, kernel):
     table, said = predictions(np.ones((N, 3)), make_cohort(N, y=y), kernel=kernel)
     assert np.isfinite(table["predicted"]).all()
     assert table.groupby("fold")["predicted"].agg(np.ptp).max() < 1e-12
     assert any("predictions of y are constant" in sentence for sentence in said)
 
 
-def test_people_whose_features_do_not_vary_are_named(y, features):
+def test_participants_whose_features_do_not_vary_are_named(y, features):
     features[[7, 30]] = 2.0
     with pytest.raises(
         NerveError,
@@ -82,14 +82,14 @@ def test_people_whose_features_do_not_vary_are_named(y, features):
         predictions(features, make_cohort(N, y=y))
 
 
-def test_people_are_counted_through_all_blocks():
+def test_participants_of_later_blocks_are_named_correctly():
     rows = np.random.default_rng(0).normal(size=(20, 5))
     rows[13] = 1.0
     with pytest.raises(NerveError, match="the participant of row 14 "):
         blockwise_gram(lambda some: rows[some], 20, correlation_rows, block=4)
 
 
-def test_a_model_that_predicts_no_number_is_refused_with_the_people_and_the_target(y):
+def test_a_model_that_predicts_nan_is_refused_with_the_participants_and_the_target(y):
     class Broken:
         def fit(self, cohort, values):
             return self
@@ -127,12 +127,12 @@ def test_scores_that_cannot_be_computed_are_named():
         (lambda y: np.where(np.arange(N) < 4, y, np.nan), "target 'y': there are values for 4 of"),
     ],
 )
-def test_targets_of_no_use_are_refused_by_name(y, features, values, sentence):
+def test_targets_that_cannot_be_predicted_are_refused_by_name(y, features, values, sentence):
     with pytest.raises(NerveError, match=sentence):
         predict(features, make_cohort(N, y=values(y)), ["y"], n_folds=5)
 
 
-def test_two_people_are_too_few_and_the_target_is_named():
+def test_two_participants_are_too_few_and_the_target_is_named():
     with pytest.raises(NerveError, match="target 'y': it has values for 2"):
         predict(np.eye(2), make_cohort(2, y=[1.0, 2.0]), ["y"], n_folds=2)
 
@@ -165,7 +165,7 @@ def test_covariates_of_any_size_are_removed(y, scale):
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
-def test_combat_has_no_units(features, scale):
+def test_combat_does_not_depend_on_units(features, scale):
     table = pd.DataFrame({"site": np.tile(["A", "B"], N // 2)})
     ours = ComBat("site").fit(features * scale, table).transform(features * scale, table)
     np.testing.assert_allclose(
@@ -179,7 +179,7 @@ def test_combat_leaves_features_that_do_not_vary(features):
     np.testing.assert_allclose(ComBat("site").fit(same, table).transform(same, table), same)
 
 
-def test_a_site_of_one_person_is_named(y, features):
+def test_a_site_of_one_participant_is_named(y, features):
     cohort = make_cohort(N, y=y, site=["A"] * (N - 1) + ["B"])
     with pytest.raises(
         NerveError, match="site B has fewer than two participants, expected at least two"
@@ -214,7 +214,7 @@ def test_permutations_do_not_depend_on_the_order_of_the_table(y, features):
         people, protocol = prepare_participants(
             one, Protocol(targets="y", n_folds=4, n_permutations=30, groups="family")
         )
-        given = make_feature_sets(values, one)[0]
+        given = make_feature_set(values, one)
         given.prepare(one, people, protocol)
         found.append(predict_permuted_targets(given, people, protocol)["r"].to_numpy())
     np.testing.assert_allclose(*found, atol=1e-9)

@@ -60,7 +60,7 @@ def test_check_shows_words_among_numbers():
 
 
 @pytest.mark.parametrize("families", [None, "family"])
-def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
+def test_one_participant_under_two_ids_is_in_one_fold_with_a_note(families):
     rng = np.random.default_rng(2)
     single = make_cohort(60, score=rng.normal(size=60), family=[f"F{i // 2}" for i in range(60)])
     twice = single.subset(np.arange(20))
@@ -82,7 +82,7 @@ def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
     assert not any("again-" in note for note in people.notes)  # as files have them
 
 
-def test_what_is_said_of_the_same_fc_is_true_when_sites_are_left_out():
+def test_the_note_on_the_same_fc_is_true_when_sites_are_left_out():
     rng = np.random.default_rng(2)
     single = make_cohort(60, score=rng.normal(size=60), site=list("ABC") * 20)
     copy = single.subset(np.arange(1))
@@ -102,7 +102,7 @@ def test_what_is_said_of_the_same_fc_is_true_when_sites_are_left_out():
     assert any("1 participant left out" in note and "another site" in note for note in people.notes)
 
 
-def test_fc_that_correlates_above_9999_is_the_same_and_less_is_not():
+def test_fc_that_correlates_above_0_9999_counts_as_the_same():
     cohort = make_cohort(12, score=range(12))
     fc = np.array(cohort.connectivity)
     fc[3] = fc[7]

@@ -33,7 +33,7 @@ def evaluate(*given, n_folds=4, **options):
     return nerve.evaluate(*given, n_folds=n_folds, **options).predictions
 
 
-def test_the_table_has_the_agreed_columns_and_one_row_a_person_and_target(cohort, features):
+def test_the_table_has_the_agreed_columns_and_one_row_per_participant_and_target(cohort, features):
     results = nerve.evaluate(
         features, cohort, targets=["score", "patient"], covariates=["age", "sex"]
     )
@@ -50,7 +50,7 @@ def test_the_table_has_the_agreed_columns_and_one_row_a_person_and_target(cohort
 
 
 @pytest.mark.slow
-def test_every_feature_set_meets_the_same_folds(cohort, features):
+def test_all_feature_sets_have_the_same_folds(cohort, features):
     table = evaluate(
         {"mine": features, "raw": "raw", "pca": "pca", "covariates": "covariates"},
         cohort,
@@ -64,7 +64,7 @@ def test_every_feature_set_meets_the_same_folds(cohort, features):
     assert np.allclose(observed["mine"], observed["raw"])
 
 
-def test_a_missing_target_drops_that_person_for_that_target_only_and_says_so(cohort, features):
+def test_a_missing_target_drops_that_participant_for_that_target_only_with_a_note(cohort, features):
     with pytest.warns(
         nerve._utils.errors.NerveWarning, match=r"partly: \d+ of 120 participants have no value"
     ):
@@ -73,7 +73,9 @@ def test_a_missing_target_drops_that_person_for_that_target_only_and_says_so(coh
     assert (table["target"] == "partly").sum() == cohort.participants["partly"].notna().sum()
 
 
-def test_targets_with_the_same_people_are_predicted_the_same_alone_and_together(cohort, features):
+def test_targets_of_the_same_participants_are_predicted_the_same_alone_and_together(
+    cohort, features
+):
     """Missing values of one target must not move another's people into other training sets."""
     together = evaluate(features, cohort, ["score", "partly"], seed=1)
     folds = together[together["target"] == "score"].set_index("participant")["fold"]
@@ -81,7 +83,7 @@ def test_targets_with_the_same_people_are_predicted_the_same_alone_and_together(
     assert (folds[partly.index] == partly).all()
 
 
-def test_motion_is_a_covariate_by_default_and_said_so(cohort, features):
+def test_motion_is_a_covariate_by_default_with_a_note(cohort, features):
     with pytest.warns(nerve._utils.errors.NerveWarning, match="mean_fd"):
         with_motion = evaluate(features, cohort, "score")
     without = evaluate(features, cohort, "score", motion=None)
@@ -213,7 +215,7 @@ def test_bad_input_is_refused_in_one_sentence(case, cohort, features):
         nerve.evaluate(features, cohort, **options)
 
 
-def test_bad_features_are_refused_by_person_and_column(cohort, features, tmp_path):
+def test_bad_features_are_refused_by_participant_and_column(cohort, features, tmp_path):
     bad = features.copy()
     bad[3, 4] = np.nan
     with pytest.raises(NerveError, match="feature 4 of sub-003 is missing or infinite"):

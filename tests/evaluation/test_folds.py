@@ -1,4 +1,4 @@
-"""Folds spread every target evenly, keep groups whole and depend on nothing but people and seed."""
+"""Folds spread every target evenly, keep groups whole and depend on participants and seed only."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from nerve.evaluation import leave_groups_out, restricted_permutations, strata_o
 @pytest.mark.slow
 @given(n=st.integers(20, 200), n_folds=st.integers(2, 10), seed=st.integers(0, 999))
 @settings(max_examples=60, deadline=None)
-def test_each_bin_of_one_target_is_spread_within_one_person_of_even(n, n_folds, seed):
+def test_each_bin_of_one_target_is_spread_evenly_to_within_one_participant(n, n_folds, seed):
     y = np.random.default_rng(seed).normal(size=n)
     strata = strata_of(y, n_folds)
     folds = stratified_folds(strata, n_folds, seed=seed)
@@ -59,7 +59,7 @@ def test_groups_are_never_split(seed):
     assert np.bincount(folds, minlength=5).min() > 20
 
 
-def test_people_without_a_family_are_spread_one_by_one():
+def test_participants_without_a_family_are_spread_one_by_one():
     families = np.array(["a", "a", "b", "b"] + [None] * 26, object)
     folds = stratified_folds(np.zeros(30, int), 5, groups=families)
     assert np.bincount(folds).tolist() == [6] * 5
@@ -81,7 +81,7 @@ def test_sites_are_left_out_one_by_one_or_in_sets():
         leave_groups_out(["a"] * 5)
 
 
-def test_too_few_people_and_too_large_groups_are_refused_in_a_sentence():
+def test_too_few_participants_and_too_large_groups_are_refused_in_a_sentence():
     with pytest.raises(NerveError, match="There are 4 participants for 10 folds"):
         stratified_folds(np.zeros(4, int), 10)
     with pytest.raises(
@@ -93,16 +93,14 @@ def test_too_few_people_and_too_large_groups_are_refused_in_a_sentence():
         stratified_folds(np.zeros(15, int), 5, groups=[0, 1, 2] * 5)
 
 
-def test_ties_never_make_bins_of_their_own_and_few_values_stay_classes():
+def test_ties_share_a_bin_and_few_values_stay_classes():
     zeros = np.r_[np.zeros(70), np.arange(1, 31)]
     strata = strata_of(zeros, 10)
     assert len(set(strata[:70])) == 1  # equal values share a bin
-    assert np.unique(strata, return_counts=True)[1].tolist() == [
-        80,
-        20,
-    ]  # every bin has someone for each fold
+    _, sizes = np.unique(strata, return_counts=True)
+    assert sizes.tolist() == [80, 20]  # every bin has participants for each fold
     assert strata_of([1.0, 2.0] * 10, 10).tolist() == [0, 1] * 10
-    assert strata_of(np.arange(12.0), 10).max() == 0  # too few people for two bins of ten
+    assert strata_of(np.arange(12.0), 10).max() == 0  # too few participants for two bins of ten
 
 
 @given(seed=st.integers(0, 200))

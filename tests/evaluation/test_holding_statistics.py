@@ -1,22 +1,21 @@
-"""The interval covers and the test of two rows holds its level, where the truth is planted; the paper's do not."""
+"""Where the truth is planted, the corrected interval covers it and the corrected test holds its level."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from nerve.evaluation import bootstrap
+from nerve.evaluation.comparisons import all_comparisons, compare
 from nerve.evaluation.cross_validation import out_of_fold_predictions
 from nerve.evaluation.feature_sets import GivenNumbers
 from nerve.evaluation.folds import strata_of, stratified_folds
-from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.statistics import (
-    all_comparisons,
-    compare,
+from nerve.evaluation.intervals import (
     corrected_difference,
     cross_validation_interval,
     overlap_factor,
-    score_table,
 )
+from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.statistics import score_table
 
 N = 60
 N_TARGETS = 8
@@ -56,7 +55,7 @@ def noise():
 
 
 @pytest.mark.slow
-def test_two_rows_that_are_equal_are_called_different_in_about_five_percent(noise):
+def test_equal_rows_are_called_different_in_about_five_percent(noise):
     """Of 160 comparisons; the paper's bootstrap calls them different at least twice as often."""
     compared = compare(noise, "a", "b", n_bootstrap=200)
     assert len(compared) == 160
@@ -67,7 +66,7 @@ def test_two_rows_that_are_equal_are_called_different_in_about_five_percent(nois
 
 
 @pytest.mark.slow
-def test_a_planted_difference_is_seen():
+def test_a_planted_difference_is_found():
     planted = predictions_of({"a": 0.6, "b": 0.15}, n_cohorts=4, explained=0.7, seed=1)
     compared = compare(planted, "a", "b", n_bootstrap=200)
     assert compared["difference"].mean() > 0.2
@@ -168,7 +167,7 @@ def test_an_interval_of_a_class_lies_around_the_mean_auc_of_folds():
     assert score["auc_low_cv"] < score["auc_low"] < score["auc_high"]
 
 
-def test_q_of_the_test_that_holds_is_over_the_same_families_of_tests():
+def test_q_of_the_corrected_test_is_over_the_same_families_of_tests():
     parts = [simple_table(seed=seed).assign(target=f"t{seed}") for seed in range(4)]
     compared = all_comparisons(pd.concat(parts))
     assert np.allclose(compared["q_cv"], bootstrap.adjusted_p(compared["p_cv"]))

@@ -64,13 +64,13 @@ def test_zero_penalty_is_the_limit_of_small_ones_even_for_a_singular_kernel(rng)
 
 
 @pytest.mark.parametrize("width", [5, 90])
-def test_what_only_rounding_tells_apart_is_predicted_to_be_alike(rng, width):
+def test_features_that_differ_by_rounding_only_give_equal_predictions(rng, width):
     X, y = rng.normal(size=width) + 1e-9 * rng.normal(size=(40, width)), rng.normal(size=40)
     for route, train in [("rows", X), ("precomputed", X @ X.T)]:
         assert np.allclose(KernelRidge(route).fit(train, y).predict(train), y.mean(), atol=1e-6)
 
 
-def test_one_penalty_for_each_target_equals_solving_them_apart(rng):
+def test_one_penalty_for_each_target_equals_solving_each_target_alone(rng):
     X, Y = rng.normal(size=(40, 90)), rng.normal(size=(40, 3))
     X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
     spectrum = Spectrum.of_kernel(X @ X.T, common=0.0)
@@ -128,7 +128,7 @@ def test_several_targets_at_once_equal_each_alone_given_the_same_inner_folds(rng
         assert np.allclose(together[:, t], alone, atol=1e-9)
 
 
-def test_estimator_refuses_what_is_not_a_number_and_prediction_before_fit(rng):
+def test_nan_and_prediction_before_fit_are_refused(rng):
     check_estimators_nan_inf("KernelRidge", KernelRidge(kernel="linear"))
     with pytest.raises(NerveError, match="not fitted"):
         KernelRidge().predict(np.ones((2, 3)))

@@ -1,4 +1,4 @@
-"""Thousands of participants are solved without a decomposition, and as if there had been one."""
+"""Lanczos' method gives the same predictions and penalties as the decomposition."""
 
 import numpy as np
 import pytest

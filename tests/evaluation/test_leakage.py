@@ -1,4 +1,4 @@
-"""The answer is put where only a leak could find it: nothing changes, and noise stays noise."""
+"""The answer is put where only a leak could find it: predictions do not change, and noise is not predicted."""
 
 import numpy as np
 import pandas as pd
@@ -72,7 +72,7 @@ def test_labels_of_the_test_fold_change_no_prediction_there(name, data):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_other_test_people_change_no_prediction(name, data):
+def test_other_test_participants_change_no_prediction(name, data):
     """Features and covariates of the rest of the test fold are statistics that no prediction may use."""
     X, targets, table, folds = data
     person, *others = np.flatnonzero(folds == 0)
@@ -102,7 +102,7 @@ def test_a_covariate_that_is_the_answer_in_the_test_fold_only_removes_nothing(da
 
 
 @pytest.mark.slow
-def test_a_target_among_covariates_or_preserved_columns_is_never_looked_at(data):
+def test_a_target_among_covariates_or_preserved_columns_is_never_read(data):
     X, _, table, folds = data
     targets = table[["age"]]
     shuffled = table.assign(age=np.where(folds == 0, 99.0, table["age"]))
@@ -112,7 +112,7 @@ def test_a_target_among_covariates_or_preserved_columns_is_never_looked_at(data)
         assert np.allclose(before, after, rtol=1e-12)
 
 
-def test_a_model_trained_in_each_fold_never_meets_its_test_people(cohort):
+def test_a_model_trained_in_each_fold_never_gets_its_test_participants(cohort):
     class Memory:
         """Predicts the target of people it has seen, and 0 of others."""
 

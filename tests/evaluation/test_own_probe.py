@@ -61,7 +61,7 @@ class Spy(RegressorMixin, BaseEstimator):
         return X[:, 0]
 
 
-def test_a_fresh_copy_meets_training_participants_and_one_target_only(cohort, features):
+def test_a_fresh_copy_gets_training_participants_and_one_target_only(cohort, features):
     Spy.seen.clear()
     predict(features, cohort, ["score", "patient"], motion="none", n_folds=4, probe=Spy())
     assert len(Spy.seen) == 8
@@ -69,7 +69,7 @@ def test_a_fresh_copy_meets_training_participants_and_one_target_only(cohort, fe
 
 
 @pytest.mark.slow
-def test_labels_of_the_tested_change_nothing(cohort, features):
+def test_labels_of_test_participants_change_nothing(cohort, features):
     probe = GridSearchCV(
         make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [0.1, 1.0, 10.0]}, cv=3
     )
@@ -109,7 +109,7 @@ def test_two_classes_are_told_apart_by_classifiers_and_regressors(cohort, featur
     assert score_table(table, n_bootstrap=0)["auc"].iloc[0] > 0.6
 
 
-def test_a_search_over_whole_families_is_given_them(cohort, features):
+def test_a_search_is_given_the_families(cohort, features):
     probe = GridSearchCV(Ridge(), {"alpha": [1.0, 100.0]}, cv=GroupKFold(3))
     assert len(predict(features, cohort, "score", groups="family", n_folds=4, probe=probe)) == 120
 

@@ -105,6 +105,6 @@ def test_mistakes_are_sentences(changes, sentence):
 
 @pytest.mark.parametrize("text", ["nan", "inf", "25,nan", "25,inf", "-inf"])
 @pytest.mark.parametrize("name", ["labels", "lambdas"])
-def test_a_number_that_is_none_is_refused(name, text):
+def test_nan_and_infinity_are_refused(name, text):
     with pytest.raises(NerveError, match=f"{name} is '{text}', expected"):
         Protocol(targets="age", **{name: text})

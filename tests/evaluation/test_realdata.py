@@ -1,4 +1,4 @@
-"""Real people: raw FC predicts what it is known to predict, and site explains part of age in ABIDE."""
+"""Real data: raw FC predicts what it is known to predict, and site explains part of age in ABIDE."""
 
 import numpy as np
 import pandas as pd

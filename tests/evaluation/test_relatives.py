@@ -10,7 +10,7 @@ from nerve import Cohort, NerveError, Protocol
 from nerve._utils.errors import NerveWarning
 from nerve.cli import app
 from nerve.data.duplicates import same_fc
-from nerve.evaluation import Results, groups_of, make_feature_sets, score_table
+from nerve.evaluation import Results, groups_of, make_feature_set, score_table
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
 
@@ -121,7 +121,7 @@ def test_fc_that_is_the_same_for_everyone_is_refused():
             predict(np.random.default_rng(0).normal(size=(20, 3)), cohort, "score", n_folds=2)
 
 
-def test_whole_sites_that_are_left_out_take_copies_and_families_elsewhere_with_them():
+def test_leaving_sites_out_also_leaves_out_relatives_at_other_sites():
     cohort = repeated(30, 2, 1e-6)  # the two copies of everyone are at different sites
     with pytest.warns(
         NerveWarning, match="30 participants left out: .*with participants of another site"
@@ -132,7 +132,7 @@ def test_whole_sites_that_are_left_out_take_copies_and_families_elsewhere_with_t
     assert abs(r_of(siblings, site="site", leave_site_out=True, groups="family")) < 0.4
 
 
-def test_the_site_is_not_known_by_a_copy():
+def test_a_copy_does_not_reveal_the_site():
     """Copies are of one site each time, so that a copy in training would name the site."""
     cohort = repeated(
         40, 3, 0.0, site=np.repeat(np.random.default_rng(1).choice(["a", "b"], 40), 3)
@@ -140,7 +140,7 @@ def test_the_site_is_not_known_by_a_copy():
     people, protocol = prepare_participants(
         cohort, Protocol(targets="score", site="site", n_folds=5)
     )
-    prepared = make_feature_sets("raw", cohort)[0].prepare(cohort, people, protocol)
+    prepared = make_feature_set("raw", cohort).prepare(cohort, people, protocol)
     assert site_accuracy(prepared, people, protocol) < 0.75
 
 

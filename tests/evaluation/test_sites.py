@@ -1,4 +1,4 @@
-"""A score that is carried by site alone is unmasked."""
+"""Scores that come from differences between sites alone are recognised."""
 
 import numpy as np
 import pandas as pd
@@ -6,10 +6,10 @@ import pytest
 from tests.evaluation.conftest import make_cohort, predict
 
 from nerve import Protocol
-from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy, site_table, site_verdict
 from nerve.evaluation.statistics import score_table
+from nerve.evaluation.user_features import make_feature_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N = 120
@@ -29,7 +29,7 @@ def planted():
     return cohort, features
 
 
-def test_a_score_carried_by_site_alone_is_unmasked(planted):
+def test_a_score_that_comes_from_sites_alone_is_recognised(planted):
     cohort, features = planted
     predictions = predict(features, cohort, ["between", "within"], n_folds=5, kernel="linear")
     sites = dict(
@@ -63,11 +63,11 @@ def test_features_that_know_the_site_predict_it_and_others_are_at_chance(planted
         cohort, Protocol(targets="within", site="site", kernel="linear")
     )
     known = site_accuracy(
-        make_feature_sets(features, cohort)[0].prepare(cohort, people, protocol), people, protocol
+        make_feature_set(features, cohort).prepare(cohort, people, protocol), people, protocol
     )
     noise = np.random.default_rng(0).normal(size=features.shape)
     chance = site_accuracy(
-        make_feature_sets(noise, cohort)[0].prepare(cohort, people, protocol), people, protocol
+        make_feature_set(noise, cohort).prepare(cohort, people, protocol), people, protocol
     )
     assert known > 0.95
     assert 0.15 < chance < 0.5

@@ -132,7 +132,7 @@ def test_predictive_cod_and_fold_mean_written_out():
     assert np.isnan(row["r_low"])
 
 
-def test_paired_bootstrap_finds_a_difference_and_none_between_twins():
+def test_paired_bootstrap_finds_a_difference_and_none_between_equal_rows():
     table = table_of(methods=[("good", 0.5), ("bad", 2.0)])
     twin = table[table["method"] == "good"].assign(method="twin")
     table = pd.concat([table, twin])
@@ -148,7 +148,7 @@ def test_paired_bootstrap_finds_a_difference_and_none_between_twins():
     assert two_sided_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(0.5)
 
 
-def test_paired_bootstrap_scores_both_methods_on_people_that_both_have():
+def test_paired_bootstrap_scores_both_methods_on_participants_that_both_predict():
     table = table_of(n=100)
     short = table[
         ~((table["method"] == "bad") & table["participant"].isin([f"p{i:03}" for i in range(30)]))
@@ -161,7 +161,7 @@ def test_paired_bootstrap_scores_both_methods_on_people_that_both_have():
 
 
 @pytest.mark.slow
-def test_best_two_are_named_with_q_over_targets_and_covariates_are_not_in_the_race():
+def test_best_two_are_named_with_q_over_targets_and_without_covariates():
     table = table_of(
         methods=[("a", 1.0), ("b", 0.5), ("c", 3.0), ("covariates", 0.0)], targets=["x", "y", "z"]
     )
@@ -171,7 +171,7 @@ def test_best_two_are_named_with_q_over_targets_and_covariates_are_not_in_the_ra
     assert len(all_comparisons(table, n_bootstrap=10)) == 3 * 3
 
 
-def test_q_of_the_best_two_is_over_targets_whoever_they_are():
+def test_q_of_the_best_two_is_over_targets_whichever_lines_they_are():
     noises = {"x": (1.0, 1.2, 3.0), "y": (3.0, 1.0, 1.1), "z": (1.1, 3.0, 1.2)}
     parts = []
     for seed, (target, noise) in enumerate(noises.items()):
@@ -190,7 +190,7 @@ def test_q_of_the_best_two_is_over_targets_whoever_they_are():
         assert np.allclose(pair["q"], adjusted_p(pair["p"]))
 
 
-def test_seeds_are_scored_apart_and_compared_together():
+def test_seeds_are_scored_separately_and_compared_together():
     table = pd.concat([table_of(seed=0), table_of(seed=0).assign(seed=1)])
     assert len(score_table(table)) == 4
     assert len(compare(table, "good", "bad")) == 1

@@ -1,4 +1,4 @@
-"""Train here, test there: what is fitted on one cohort predicts another, and nothing of the other is learned."""
+"""Train here, test there: a model fitted on one cohort predicts another, and learns nothing from it."""
 
 import numpy as np
 import pandas as pd
@@ -42,9 +42,7 @@ def there():
     return planted(60, 2, "there", FORWARDS[::-1], offset=40.0)
 
 
-def test_the_other_cohort_is_predicted_by_what_the_first_says_and_regions_are_matched_by_label(
-    here, there
-):
+def test_the_other_cohort_is_predicted_and_regions_are_matched_by_label(here, there):
     table = predict("raw", here, "score", "age", test=there)
     assert list(table["participant"]) == list(there.participants["participant_id"])
     assert set(table["cohort"]) == {"there"}
@@ -69,7 +67,7 @@ def test_the_other_cohort_is_predicted_by_what_the_first_says_and_regions_are_ma
 
 
 @pytest.mark.slow
-def test_nothing_is_learned_from_who_is_tested(here, there):
+def test_nothing_is_learned_from_the_tested_cohort(here, there):
     """Other labels of the tested, and other participants among them, change nobody's prediction."""
     changed = there.subset(np.arange(60))
     changed.participants["score"] = np.random.default_rng(0).normal(size=60) * 100
@@ -97,14 +95,14 @@ def test_classes_are_cut_at_the_mean_of_the_cohort_that_was_trained_on(here, the
     ("change", "options", "sentence"),
     [
         (lambda t: t.drop(columns="age"), {"covariates": "age"}, "participants of 'there'.*no column.*age"),
-        (lambda t: t.assign(age=np.nan), {"covariates": "age"}, "'age' is missing for everyone"),
+        (lambda t: t.assign(age=np.nan), {"covariates": "age"}, "'age' has no values"),
         (lambda t: t.assign(age="old"), {"covariates": "age"}, "'age' holds words, expected what it holds in 'here'"),
         (lambda t: t.assign(mean_fd=0.1), {}, "participants of 'here': there is no column 'mean_fd'.*motion=\"none\""),
         (lambda t: t.assign(group="yes"), {"targets": "group"}, "class yes, expected only classes to train on"),
         (lambda t: t, {"combat": True, "site": "site"}, "ComBat was fitted without site there0, there1"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_carried_over_is_refused_in_a_sentence(
+def test_columns_that_do_not_match_are_refused_in_a_sentence(
     here, there, change, options, sentence
 ):
     other = Cohort(there.connectivity, change(there.participants), there.parcellation, name="there")
@@ -124,7 +122,7 @@ def test_other_regions_and_measures_are_refused(here, there):
         predict("raw", here, "score", test=partial)
 
 
-def test_who_stands_in_both_cohorts_is_not_trained_on(here):
+def test_participants_of_both_cohorts_are_not_trained_on(here):
     """Also as a copy in float16 under another id, and with the family of the copy in the first cohort."""
     families = np.arange(90) // 2  # sub-000 and sub-001, and so on
     train = Cohort(
@@ -147,6 +145,11 @@ def test_who_stands_in_both_cohorts_is_not_trained_on(here):
         NerveError, match=r"0 participants of 'here' are left to train on .*test other participants"
     ):
         predict("raw", here, "score", test=here)
+
+
+def test_more_labels_than_training_participants_are_refused_with_their_number(here, there):
+    with pytest.raises(NerveError, match=r"95 labelled .* 90 of 'here' with 'score' can be label"):
+        predict("raw", here, "score", test=there, labels=[95], n_draws=1)
 
 
 @pytest.mark.slow
@@ -176,7 +179,7 @@ def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_pa
     assert set(pd.read_csv(out / "folds.tsv", sep="\t").groupby("cohort").size()) == {90, 60}
 
 
-def test_words_that_the_training_cohort_lacks_are_said(here, there):
+def test_words_that_the_training_cohort_lacks_are_reported(here, there):
     """They count as missing: male and female against F and M, or new sites."""
     with pytest.warns(
         NerveWarning, match=r"60 of 60 .*'site' that 'here' lacks \(there0, there1\)"

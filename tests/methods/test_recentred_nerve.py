@@ -12,9 +12,9 @@ from nerve import NERVE, Cohort, NerveError, Parcellation, Protocol
 from nerve.cli import app
 from nerve.core.patching import Patching
 from nerve.evaluation import Results, score_table
-from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
+from nerve.evaluation.user_features import make_feature_set
 from nerve.interpret.occlusion import embedding_of
 from nerve.interpret.pretraining import describe_run
 from nerve.methods import packing
@@ -85,7 +85,7 @@ def test_an_age_that_sites_carry_is_gone_and_what_differs_within_sites_stays(pla
         scores = score_table(
             predict({"nerve": model}, planted, ["age", "score"], n_folds=3), n_bootstrap=0
         )
-        prepared = make_feature_sets(model, planted)[0].prepare(planted, participants, protocol)
+        prepared = make_feature_set(model, planted).prepare(planted, participants, protocol)
         found[recentre] = [
             *scores.set_index("target")["r"],
             site_accuracy(prepared, participants, protocol),

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from nerve import Cohort, NerveError, Parcellation, Protocol
 from nerve.cli import app
 from nerve.evaluation import Results, score_table
-from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
+from nerve.evaluation.user_features import make_feature_set
 from nerve.methods.recentring import UNSEEN_SITES, SiteShifts
 from nerve.methods.tangent import TangentSpace
 
@@ -68,7 +68,7 @@ def test_sites_are_no_longer_told_apart(planted):
     participants, protocol = prepare_participants(planted, Protocol(targets="score", site="site"))
 
     def accuracy(model):
-        prepared = make_feature_sets(model, planted)[0].prepare(planted, participants, protocol)
+        prepared = make_feature_set(model, planted).prepare(planted, participants, protocol)
         return site_accuracy(prepared, participants, protocol)
 
     assert accuracy(TangentSpace()) > 0.9

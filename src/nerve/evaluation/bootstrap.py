@@ -114,7 +114,7 @@ def weighted_auc(counts: np.ndarray, positive: np.ndarray, predicted: np.ndarray
 
 
 def interval(statistic: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Percentile interval of a bootstrap distribution; not numbers where there is none."""
+    """Percentile interval of a bootstrap distribution; NaN where it has no values."""
     if not np.isfinite(statistic).any():
         return float("nan"), float("nan")
     low, high = np.nanquantile(statistic, [(1 - level) / 2, (1 + level) / 2])
@@ -168,13 +168,14 @@ def restricted_permutations(
     _, unit = np.unique(np.column_stack([block, family]), axis=0, return_inverse=True)
     unit = unit.reshape(-1)
     size = np.bincount(unit)[unit]
+    # both sort by block and size of the unit: a value moves to a place in a unit of the same size
     places = np.lexsort((unit, size, block))
     rng = np.random.default_rng(seed)
     orders = np.empty((n_permutations, n), int)
-    for order in orders:
+    for i in range(n_permutations):
         rank_of_unit = rng.random(unit.max() + 1)[unit]
         rank_of_member = rng.random(n)
-        order[places] = np.lexsort((rank_of_member, unit, rank_of_unit, size, block))
+        orders[i, places] = np.lexsort((rank_of_member, unit, rank_of_unit, size, block))
     return orders
 
 
@@ -209,12 +210,12 @@ def adjusted_p(p_values: Any) -> np.ndarray:
     Parameters
     ----------
     p_values : (n,) array
-        Of which some may be missing.
+        The p values; NaN where one is missing.
 
     Returns
     -------
     (n,) array
-        The q values; missing where p values are.
+        The q values; NaN where p is.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from nerve.evaluation.covariates import Design, format_value
 
 
 class ComBat:
-    """A step fitted on the training participants of a fold, for anyone from the same sites.
+    """A step fitted on the training participants of a fold, for participants of the same sites.
 
     Parameters
     ----------
@@ -29,10 +29,9 @@ class ComBat:
     preserve : sequence of str
         Columns whose effects stay in the features (age and sex, say). A target is never among them.
     on : (str, str), optional
-        Column and value of the participants from whom it learns. Learning from controls keeps a
-        difference between patients and controls from being taken for one between sites that have
-        more or fewer patients. All participants are harmonised; of those tested the column is not
-        read.
+        Column and value of the participants that it learns from. Learning from controls avoids
+        removing a difference between patients and controls where sites have different shares of
+        patients. All participants are harmonised; the column is not read for test participants.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class ComBat:
         self.columns = (site, *preserve)
 
     def without(self, names: Iterable[str]) -> ComBat:
-        """The same step that does not read those columns: targets of test participants."""
+        """The same step without those columns: a target is never read."""
         excluded = set(names)
         kept = [name for name in self.preserve if name not in excluded]
         return ComBat(self.site, kept, self.on)
@@ -102,7 +101,7 @@ class ComBat:
         return self
 
     def transform(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
-        """Features as if everyone had been scanned at the average site, (n, d)."""
+        """Features as if all participants had been scanned at the average site, (n, d)."""
         if not hasattr(self, "shift_"):
             raise NotFitted("This ComBat is not fitted yet. Call fit(features, table) first.")
         sites = sites_of(table, self.site, "ComBat")
@@ -130,7 +129,7 @@ class ComBat:
 
 
 def in_subset(table: pd.DataFrame, on: tuple[str, str]) -> np.ndarray:
-    """Who has the value in the column, (n,) booleans; numbers are compared as text (1, not 1.0)."""
+    """Which participants have the value in the column, (n,) booleans; 1 and 1.0 are equal."""
     column, value = on
     return (table[column].map(format_value, na_action="ignore") == value).to_numpy(bool)
 
@@ -142,7 +141,7 @@ def sites_of(table: pd.DataFrame, column: str, where: str) -> np.ndarray:
         raise problem(
             where,
             f"column {column!r} is empty for {sites.isna().sum()} of {len(sites)} participants",
-            expected="a site for everyone",
+            expected="a site for every participant",
             remedy="Fill it in, or leave them out (cohort.subset).",
         )
     return sites.to_numpy(str)
@@ -162,7 +161,8 @@ def _site_effect(
         return raw_shift, raw_shift
     if n < 2:
         # one participant has no scale
-        return raw_shift * raw_shift.var() / (raw_shift.var() + 1.0), np.ones_like(raw_shift)
+        shrinkage = raw_shift.var() / (raw_shift.var() + 1.0)
+        return raw_shift * shrinkage, np.ones_like(raw_shift)
     raw_variance = standard.var(axis=0, ddof=1)
 
     # moments over features: of the normal prior of γ, and of the inverse-gamma prior of δ²
@@ -171,7 +171,7 @@ def _site_effect(
     mean = raw_variance.mean()
     spread = raw_variance.var(ddof=1) if n_features > 1 else 1.0
     if spread <= 1e-12 or prior_variance <= 1e-12:
-        # there is nothing to learn across features: the plain estimates
+        # features do not differ, so that nothing can be shrunk: the plain estimates
         return raw_shift, np.sqrt(np.where(raw_variance > 0, raw_variance, 1.0))
     shape = 2.0 + mean**2 / spread
     rate = mean + mean**3 / spread

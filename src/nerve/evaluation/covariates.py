@@ -1,4 +1,4 @@
-"""Covariates are removed by linear regression, with coefficients from the training fold only."""
+"""Covariates removed by linear regression, with coefficients from the training fold only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from nerve._utils.errors import NotFitted, problem
 from nerve._utils.privacy import FEWEST_OF_LEVEL, shared_levels
 
-# names of columns of mean framewise displacement, without case and punctuation; first come first
+# names of columns of mean framewise displacement, without case and punctuation; the first that a
+# table has is used
 _MOTION_NAMES = (
     "meanfd",
     "fdmean",
@@ -27,8 +28,8 @@ _MOTION_NAMES = (
 class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Least squares of targets (or features) on an intercept and covariates.
 
-    ŷ = b₀ + C b with C centred on the training participants, and the smallest b where columns of C
-    depend on one another. It is also the model of the row of covariates alone.
+    ŷ = b₀ + C b with C centred on the training participants; b has the smallest norm where columns
+    of C depend on one another. It is also the model of the row of covariates alone.
 
     Attributes
     ----------
@@ -69,7 +70,7 @@ class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, table: pd.DataFrame) -> np.ndarray:
-        """What the covariates say of each participant, (n,) or (n, T)."""
+        """What the covariates predict for each participant, (n,) or (n, T)."""
         if not hasattr(self, "coefficients_"):
             raise NotFitted(
                 "This CovariateRegression is not fitted yet. Call fit(table, values) first."
@@ -77,7 +78,7 @@ class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self.intercept_ + (self.design_.transform(table) / self.scale_) @ self.coefficients_
 
     def residuals(self, table: pd.DataFrame, values: np.ndarray) -> np.ndarray:
-        """What is left of the values, (n,) or (n, T)."""
+        """Values minus what the covariates predict, (n,) or (n, T)."""
         return values - self.predict(table)
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class FeatureRegression:
         self.columns = tuple(columns)
 
     def without(self, names: Iterable[str]) -> FeatureRegression:
-        """The same step that does not read those columns: a target never shapes the features."""
+        """The same step without those columns: a target is never read."""
         excluded = set(names)
         return FeatureRegression([name for name in self.columns if name not in excluded])
 
@@ -152,15 +153,15 @@ class FeatureRegression:
         """Residual features plus their training mean, (n, d)."""
         covariates = table[list(self.columns)]
         residuals = self.regression_.residuals(covariates, np.asarray(features, float))
-        # with the mean, which is part of the profile that a correlation kernel compares
+        # the mean is kept, because it is part of the profile that a correlation kernel compares
         return residuals + self.regression_.intercept_
 
 
 class Design:
     """Covariates as numbers: numbers as they are, categories one-hot, all centred.
 
-    The centre is that of the training participants. Missing values, and categories unknown in
-    training, become 0 after centring: the training fold's average.
+    The centre is the mean of the training participants. Missing values, and categories that no
+    training participant has, become 0 after centring: the training fold's average.
 
     Attributes
     ----------
@@ -235,7 +236,7 @@ def without_rare_levels(table: pd.DataFrame) -> pd.DataFrame:
     """Covariates without the levels that must not be passed on with a model.
 
     These are dates, and levels of few participants. They become missing values, which count as the
-    average, both in those who are fitted and in new participants.
+    average, both for the participants who are fitted and for new ones.
 
     Parameters
     ----------

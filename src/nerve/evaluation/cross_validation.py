@@ -1,8 +1,8 @@
 """The one cross-validation loop, for frozen features and for models trained inside each fold.
 
-Covariate coefficients, components, harmonisation, λ and weights come from training participants.
-Of test participants, covariates and features are transformed by what was learned so (`fold_tasks`),
-and their values are compared with the predictions.
+Covariate coefficients, components, harmonisation, λ and weights are learned from training
+participants. They are applied to the covariates and features of test participants (`fold_tasks`),
+whose targets are only compared with the predictions.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def predict_targets(
 ) -> pd.DataFrame:
     """Predict every target out of fold from one feature set, over all repeats.
 
-    Where a column has three or more classes, each is a target, and `class_column` names the column. Where
-    another cohort is trained on, `training_mean` is the mean of its values after covariates.
+    Where a column has three or more classes, each is a target, and `class_column` names the column.
+    Where another cohort is trained on, `training_mean` is the mean of its values after covariates.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def predict_targets(
     DataFrame
         Columns `PREDICTED`, and class_column, training_mean and repeat where there are any.
     """
-    targets = participants.without(features.missing).targets
+    targets = participants.without_targets_of(features.missing).targets
     parts = []
     with naming_participants(participants.ids):
         for repeat, folds in enumerate(participants.folds):
@@ -119,7 +119,7 @@ def predict_targets(
 def predict_permuted_targets(
     features: FeatureSet, participants: Participants, protocol: Protocol
 ) -> pd.DataFrame:
-    """Correlations of permuted targets on the folds of the first repeat.
+    """Correlations of permuted targets with their predictions, on the folds of the first repeat.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def predict_permuted_targets(
         null = null_correlations(
             features.model,
             features,
-            participants.without(features.missing).targets,
+            participants.without_targets_of(features.missing).targets,
             participants.folds[0],
             n_permutations=protocol.n_permutations,
             seed=protocol.seed,
@@ -165,30 +165,30 @@ def out_of_fold_predictions(
     order: np.ndarray | None = None,
     class_columns: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
-    """Predict every participant by a model that has not seen them.
+    """Predict every participant by a model that was not trained on them.
 
     Parameters
     ----------
     model : estimator
-        Anything with `fit(X, y)` and `predict(X)`; a new copy is fitted in each fold. One that says
-        (by scikit-learn's tag) that it takes several targets gets them at once. `groups` and
-        `strata` are passed on if `fit` takes them.
+        Anything with `fit(X, y)` and `predict(X)`; a new copy is fitted in each fold. A model that
+        takes several targets, by scikit-learn's tag, gets them at once. `groups` and `strata` are
+        passed on if `fit` takes them.
     features : FeatureSet
         Gives the features of the training and test participants of each fold.
     targets : DataFrame
         (n, T) numbers. A missing value drops that participant for that target only.
     folds : (n,) integers
         Test fold of each participant; `folds.NO_FOLD` for participants who are left out,
-        `folds.ONLY_TRAINED_ON` for those who are never tested.
+        `folds.ONLY_TRAINED_ON` for participants who are never tested.
     inner_groups : (n,) labels, optional
         Kept together when the model makes inner folds.
     covariates : DataFrame, optional
         (n, p). Regressed from each target (never a target from itself) with training coefficients.
     order : (n,) positions, optional
-        In which participants are given to the model; by position by default.
+        The order in which participants are given to the model; by position by default.
     class_columns : mapping, optional
-        Of targets that are one class against all others: the column of classes, which must not be
-        read either.
+        Target that is one class against all others → the column of the classes. Features must be
+        made without reading that column.
 
     Returns
     -------
@@ -200,10 +200,10 @@ def out_of_fold_predictions(
     for task in fold_tasks(features, targets, folds, covariates, order, class_columns):
         predicted = fit_and_predict(model, task, task.values[task.train], inner_groups)  # (test, T)
         for i, name in enumerate(task.names):
-            wrong = ~np.isfinite(predicted[:, i])
-            if wrong.any():
+            not_finite = ~np.isfinite(predicted[:, i])
+            if not_finite.any():
                 raise ParticipantError(
-                    task.test[wrong],
+                    task.test[not_finite],
                     f"The predictions of {name} in fold {task.fold} are missing or infinite for "
                     "{people}, expected numbers. Check the features of these participants and the "
                     "settings of the model.",
@@ -222,7 +222,8 @@ def out_of_fold_predictions(
             parts.append(part)
     table = pd.concat(parts, ignore_index=True)
     place = table["target"].map({name: i for i, name in enumerate(targets.columns)})
-    return table.iloc[np.lexsort((table["position"], place))].reset_index(drop=True)
+    by_target = np.lexsort((table["position"], place))
+    return table.iloc[by_target].reset_index(drop=True)
 
 
 def null_correlations(
@@ -240,11 +241,11 @@ def null_correlations(
     covariates: pd.DataFrame | None = None,
     class_columns: Mapping[str, str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Concatenated r of each target after permuting what is left of it after covariates.
+    """Out-of-fold r of each target after permuting what is left of it after covariates.
 
     Values are exchanged within outer folds (which keeps the folds stratified and the null
-    unbiased), within `blocks` (sites) and, with `groups`, by whole families of equal size. All
-    permutations share a fold's decomposition.
+    unbiased), within `blocks` (sites) and, with `groups`, by whole families of equal size. Within a
+    fold, all permutations are fitted at once, so that they share one decomposition of the kernel.
 
     Parameters
     ----------
@@ -275,20 +276,20 @@ def null_correlations(
     predicted = {name: np.full((n, n_permutations), np.nan) for name in names}
     order = np.arange(n) if order is None else order
     families = None if groups is None else np.asarray(groups, object)[order]
-    drawn_for = b""
+    used_in_draw: np.ndarray | None = None
     shuffle = np.empty((0, n), int)
     for task in fold_tasks(features, targets, folds, covariates, order, class_columns):
         used = np.isin(np.arange(n), np.concatenate([task.train, task.test]))
-        # one draw serves all folds of targets that the same participants have; it is made of the
-        # participants in `order`
-        if used.tobytes() != drawn_for:
-            block = pd.DataFrame(
+        # one draw serves all folds of targets that the same participants have
+        if used_in_draw is None or not np.array_equal(used, used_in_draw):
+            used_in_draw = used
+            labels = pd.DataFrame(
                 {"fold": folds, "used": used, "block": 0 if blocks is None else blocks}
             )
-            block = block.iloc[order].reset_index(drop=True)
-            drawn = restricted_permutations(block, n_permutations, seed, families=families)
-            drawn_for = used.tobytes()
-            shuffle = np.empty_like(drawn)
+            # drawn for the participants in `order`, so that the order of the table does not matter
+            ordered_labels = labels.iloc[order].reset_index(drop=True)
+            drawn = restricted_permutations(ordered_labels, n_permutations, seed, families=families)
+            shuffle = np.empty_like(drawn)  # (permutations, n)
             shuffle[:, order] = order[drawn]
         for i, name in enumerate(task.names):
             shuffled = task.values[:, i][shuffle].T  # (n, permutations)
@@ -299,10 +300,10 @@ def null_correlations(
             observed[name][task.test] = shuffled[task.test]
     correlations = {}
     for name in names:
-        known = np.isfinite(observed[name][:, 0])
-        once = np.ones((1, known.sum()))
+        is_tested = np.isfinite(observed[name][:, 0])
+        once = np.ones((1, is_tested.sum()))
         correlations[name] = weighted_correlations(
-            once, observed[name][known], predicted[name][known]
+            once, observed[name][is_tested], predicted[name][is_tested]
         )[0]
     return correlations
 
@@ -332,10 +333,10 @@ def fold_tasks(
     order = np.arange(len(raw)) if order is None else order
     # of each target, the column of the participants table that it comes from
     source_columns = [(class_columns or {}).get(str(name), str(name)) for name in targets]
-    labels = np.unique(folds[folds >= 0])
-    shared = group_targets(raw, source_columns, features.columns)
-    pairs = list(itertools.product(shared, labels))
-    for columns, fold in progress_bar(pairs, label="cross-validation", unit="folds"):
+    fold_numbers = np.unique(folds[folds >= 0])
+    target_groups = group_targets(raw, source_columns, features.columns)
+    groups_and_folds = list(itertools.product(target_groups, fold_numbers))
+    for columns, fold in progress_bar(groups_and_folds, label="cross-validation", unit="folds"):
         usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
         in_test = usable & (folds == fold)
         in_training = usable & (folds != fold)
@@ -392,9 +393,9 @@ def fit_and_predict(
     training_features, test_features = task.features
     takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     parts = []
-    for column in [values] if takes_several else values.T:
+    for target_values in [values] if takes_several else values.T:
         with placing(task.train):
-            fitted = clone(model, safe=False).fit(training_features, column, **options)
+            fitted = clone(model, safe=False).fit(training_features, target_values, **options)
         with placing(task.test):
             predicted = np.asarray(fitted.predict(test_features), float)
         parts.append(predicted.reshape(len(task.test), -1))
@@ -409,21 +410,22 @@ def group_targets(
     Parameters
     ----------
     raw : (n, T) array
-        Targets; two can share when the same participants have them.
+        Targets; two can share if the same participants have them.
     names : list of str
         The column of the participants table that each comes from.
     columns_read : collection of str
-        Those that features are made with: such a target is predicted alone, from features made
-        without it.
+        Columns that features are made with. A target from such a column is predicted from features
+        made without it, which it shares only with other targets from the same column.
 
     Returns
     -------
     list of list of int
-        Places of targets.
+        Positions of the targets of each group.
     """
     shared: dict[tuple[bytes, str], list[int]] = {}
     for i, name in enumerate(names):
-        key = (np.isfinite(raw[:, i]).tobytes(), name if name in columns_read else "")
+        column_left_out = name if name in columns_read else ""
+        key = (np.isfinite(raw[:, i]).tobytes(), column_left_out)
         shared.setdefault(key, []).append(i)
     return list(shared.values())
 
@@ -459,18 +461,19 @@ def remove_covariates(
         return values, None
     regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
     residuals = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
-    # rounding error is nothing to predict
+    # residuals that are only rounding error become zero, so that they are not predicted
     residuals[np.abs(residuals) < 1e-10 * raw[train].std()] = 0.0
     values[both] = residuals
     return values, regression
 
 
 def _warn_of_constant_predictions(table: pd.DataFrame, name: str) -> None:
-    """Warn of targets whose predictions are constant within folds: r then compares their means."""
+    """Warn of targets whose predictions are constant within folds: r then compares folds only."""
     by_fold = table.groupby(["target", "repeat", "fold"], sort=False)["predicted"]
     folds = by_fold.agg(["size", "min", "max"])
-    spread = (folds["max"] - folds["min"])[folds["size"] > 1].groupby("target", sort=False).max()
-    # features of float32 differ by more where they differ
+    folds = folds[folds["size"] > 1]
+    spread = (folds["max"] - folds["min"]).groupby("target", sort=False).max()
+    # predictions from float32 features that do differ have a larger spread
     least = 1e-6 * table.groupby("target")["observed"].std()
     constant = [str(target) for target in spread.index if spread[target] <= least[target]]
     if constant:

@@ -1,7 +1,8 @@
-"""Learning curves: scores over the number of labelled participants, equal draws for all rows."""
+"""Learning curves: scores over the number of labelled participants; all rows have the same draws."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,10 +21,10 @@ from nerve.evaluation.cross_validation import (
 from nerve.evaluation.feature_sets import FeatureSet
 from nerve.evaluation.folds import group_codes, strata_of
 from nerve.evaluation.participants import Participants
+from nerve.evaluation.predictions_table import is_binary
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.statistics import is_binary
 
-# participants left to be tested on
+# the smallest number of test participants
 _LEAST_TEST = 10
 
 
@@ -35,13 +36,13 @@ class Draw(NamedTuple):  # numpydoc ignore=PR02
     number : int
         Of the draw, from 0.
     targets : list of int
-        Columns of the targets.
+        Positions of the targets among the columns of `Participants.targets`.
     pool : (k,) integers
-        Positions of max(k) participants, from whom everything is learned.
+        Positions of the max(k) participants from whom everything is learned.
     test : (m,) integers
-        Positions of those tested, none of whom shares a group with the pool.
+        Positions of the test participants, none of whom shares a group with the pool.
     labelled : dict
-        Target → places in the pool, in the order in which participants get labels.
+        Target → places in the pool, in the order in which participants are labelled.
     """
 
     number: int
@@ -56,11 +57,11 @@ def learning_curve(
 ) -> pd.DataFrame:
     """The score of each target with k labelled participants, for each k of `protocol.labels`.
 
-    In each of `protocol.n_draws` draws a pool of max(k) participants is drawn, stratified by the
-    targets; of them the first k are labelled, for every k. All others are tested, except those who
-    share a group (a family, or the same FC) with the pool: they are left out. Whatever a row learns
-    without labels inside folds, it learns here from the pool, once for all targets that the same
-    participants have.
+    In each of `protocol.n_draws` draws, a pool of max(k) participants is drawn, stratified by the
+    targets, and for every k the first k of the pool are labelled. All others are tested, except
+    those who share a group (a family, or the same FC) with the pool: they are left out. What a row
+    learns without labels inside folds, it learns here from the pool, once for all targets that the
+    same participants have.
 
     Parameters
     ----------
@@ -76,55 +77,47 @@ def learning_curve(
     DataFrame
         cohort, target, labels, draw, metric (r, or auc for two-class targets), score.
     """
-    model = features.model
-    participants = participants.without(features.missing)
+    participants = participants.without_targets_of(features.missing)
     names = [str(name) for name in participants.targets]
-    columns = [
-        participants.class_columns.get(name, name) for name in names
-    ]  # of the participants table
+    source_columns = _source_columns(participants)
     raw = participants.targets.to_numpy(float)  # (n, T)
     covariates = participants.covariates if features.removes_covariates else None
-    precomputed = getattr(model, "kernel", "") == "precomputed"
+    is_kernel = getattr(features.model, "kernel", "") == "precomputed"
     rows = []
     with naming_participants(participants.ids):
         shared = _draws_that_share_features(participants, protocol, features)
         for draw, targets in progress_bar(shared, label="learning curves", unit="draws"):
-            unread = list(dict.fromkeys(columns[target] for target in targets))
-            pool_features, test_features = features.split(draw.pool, draw.test, unread)
-            for target in targets:
-                for k in protocol.labels:
-                    first = draw.labelled[target][:k]
-                    train = draw.pool[first]
-                    training_part = _rows(pool_features, first)
-                    test_part = test_features
-                    if precomputed:  # a kernel has a column for each of the pool
-                        training_part = training_part[:, first]
-                        test_part = test_part[:, first]
-                    values, _ = remove_covariates(
-                        raw[:, target], columns[target], train, draw.test, covariates
-                    )
-                    task = FoldTask(
-                        fold=draw.number,
-                        names=[names[target]],
-                        train=train,
-                        test=draw.test,
-                        values=values[:, None],
-                        strata=None,
-                        features=(training_part, test_part),
-                    )
-                    # inner folds keep families whole; k participants may be of too few sites
-                    predicted = fit_and_predict(
-                        model, task, values[train, None], participants.groups
-                    )[:, 0]
-                    metric, score = _score(raw[:, target], values, draw.test, predicted)
-                    rows.append((participants.cohort, names[target], k, draw.number, metric, score))
+            predicted_columns = list(dict.fromkeys(source_columns[target] for target in targets))
+            of_pool, of_test = features.split(draw.pool, draw.test, predicted_columns)
+            for target, k in itertools.product(targets, protocol.labels):
+                labelled = draw.labelled[target][:k]
+                train = draw.pool[labelled]
+                values, _ = remove_covariates(
+                    raw[:, target], source_columns[target], train, draw.test, covariates
+                )
+                task = FoldTask(
+                    fold=draw.number,
+                    names=[names[target]],
+                    train=train,
+                    test=draw.test,
+                    values=values[:, None],
+                    strata=None,
+                    features=_labelled_part(of_pool, of_test, labelled, is_kernel),
+                )
+                # inner folds keep families whole; sites are not used, since k participants may be
+                # of too few of them
+                predicted = fit_and_predict(
+                    features.model, task, values[train, None], participants.groups
+                )[:, 0]
+                metric, score = _score(raw[:, target], values, draw.test, predicted)
+                rows.append((participants.cohort, names[target], k, draw.number, metric, score))
     table = pd.DataFrame(rows, columns=["cohort", "target", "labels", "draw", "metric", "score"])
     by_target = table["target"].map(names.index).argsort(kind="stable")
     return table.iloc[by_target].reset_index(drop=True)
 
 
 def draws(participants: Participants, protocol: Protocol) -> list[Draw]:
-    """All draws. They depend only on who has which target, so that they are equal for all rows.
+    """All draws. They depend only on which participants have which target, not on the features.
 
     Parameters
     ----------
@@ -149,16 +142,20 @@ def _draws_that_share_features(
     participants: Participants, protocol: Protocol, features: FeatureSet
 ) -> list[tuple[Draw, list[int]]]:
     """Each draw with those of its targets that can share features (`group_targets`)."""
-    raw = participants.targets.to_numpy(float)
-    columns = [
-        participants.class_columns.get(str(name), str(name)) for name in participants.targets
-    ]
+    raw = participants.targets.to_numpy(float)  # (n, T)
+    source_columns = _source_columns(participants)
     shared = []
     for draw in draws(participants, protocol):
-        own_columns = [columns[target] for target in draw.targets]
-        for places in group_targets(raw[:, draw.targets], own_columns, features.columns):
-            shared.append((draw, [draw.targets[place] for place in places]))
+        columns = [source_columns[target] for target in draw.targets]
+        for positions in group_targets(raw[:, draw.targets], columns, features.columns):
+            shared.append((draw, [draw.targets[position] for position in positions]))
     return shared
+
+
+def _source_columns(participants: Participants) -> list[str]:
+    """For each target, the column of the participants table that it comes from."""
+    names = [str(name) for name in participants.targets]
+    return [participants.class_columns.get(name, name) for name in names]
 
 
 def _draws_of_targets(
@@ -169,7 +166,8 @@ def _draws_of_targets(
     most = max(protocol.labels)
     known = participants.order[np.isfinite(raw[participants.order, targets[0]])]
     if participants.trained_on:
-        # no relatives of tested participants are trained on (`transfer.py`): all are drawn alone
+        # relatives of tested participants have no targets (`prepare_participants`), and relatives
+        # among the candidates may be drawn one by one
         is_tested = participants.tested[known]
         candidates = known[~is_tested]
         other_cohort = known[is_tested]
@@ -182,10 +180,20 @@ def _draws_of_targets(
     strata = {target: strata_of(raw[candidates, target], 5) for target in targets}
     every_stratum = np.column_stack(list(strata.values()))
     _, joint_strata = np.unique(every_stratum, axis=0, return_inverse=True)
+    name = participants.targets.columns[targets[0]]
+    if len(candidates) < most:
+        cohort = participants.trained_on or participants.cohort
+        raise problem(
+            "labels",
+            f"{most} labelled participants were asked for, and {len(candidates)} of {cohort!r} "
+            f"with {name!r} can be labelled",
+            expected=f"at most {len(candidates)}",
+            remedy="Ask for fewer labels.",
+        )
     for number in range(protocol.n_draws):
         seed = [protocol.seed, number]
         place = _stratified_places(joint_strata.reshape(-1), np.random.default_rng(seed))
-        # a group stands where its first member does, so that large groups come no sooner than small
+        # a group is placed where its first member is, so that large groups do not come first
         order = np.lexsort((place, groups, place[first_member][groups]))
         pool = order[:most]
         pool = pool[np.argsort(place[pool], kind="stable")]
@@ -195,8 +203,7 @@ def _draws_of_targets(
             others = order[most:]
             unrelated = others[~np.isin(groups[others], groups[pool])]
             test = candidates[unrelated]
-        if len(pool) < most or len(test) < _LEAST_TEST:
-            name = participants.targets.columns[targets[0]]
+        if len(test) < _LEAST_TEST:
             left_out = ""
             if participants.groups is not None:
                 left_out = ", relatives of labelled ones left out"
@@ -208,7 +215,8 @@ def _draws_of_targets(
                 remedy="Ask for fewer labels.",
             )
         labelled = {targets[0]: np.arange(most)}
-        if len(targets) > 1:  # the pool is stratified by all targets at once, its beginning by each
+        if len(targets) > 1:
+            # the pool is stratified by all targets at once; its first k, for each target by itself
             for target in targets:
                 own_place = _stratified_places(strata[target][pool], np.random.default_rng(seed))
                 labelled[target] = np.argsort(own_place, kind="stable")
@@ -227,9 +235,16 @@ def _stratified_places(strata: np.ndarray, rng: np.random.Generator) -> np.ndarr
     return place
 
 
-def _rows(features: Any, places: np.ndarray) -> Any:
-    """Features at these places: rows of an array, a table or a cohort."""
-    return features.iloc[places] if isinstance(features, pd.DataFrame) else features[places]
+def _labelled_part(
+    of_pool: Any, of_test: Any, labelled: np.ndarray, is_kernel: bool
+) -> tuple[Any, Any]:
+    """Features of labelled and of test participants; an array, a table, a cohort or a kernel."""
+    if is_kernel:
+        # its columns are the participants of the pool
+        return of_pool[labelled][:, labelled], of_test[:, labelled]
+    if isinstance(of_pool, pd.DataFrame):
+        return of_pool.iloc[labelled], of_test
+    return of_pool[labelled], of_test
 
 
 def _score(
@@ -254,9 +269,9 @@ def curve_table(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) -> float:
-    """How many labels another row needs for the score that a row has with so many.
+    """How many labels another row needs to reach the score of a row.
 
-    Between numbers of labels the score is taken to be linear in their logarithm.
+    Between two numbers of labels, the score is interpolated linearly over the logarithm of labels.
 
     Parameters
     ----------
@@ -265,12 +280,12 @@ def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) ->
     row, other : str
         Ids of rows.
     labels : int
-        Labels of `row`.
+        Number of labels of `row`.
 
     Returns
     -------
     float
-        Labels of `other`; NaN where it never reaches the score.
+        Number of labels of `other`; NaN where it never reaches the score.
     """
     score = table[(table["row"] == row) & (table["labels"] == labels)]["score"].iloc[0]
     curve = table[table["row"] == other].sort_values("labels")
@@ -282,7 +297,7 @@ def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) ->
 
 
 def curve_sentences(table: pd.DataFrame, label: dict[str, str], best: Sequence[str]) -> list[str]:
-    """Sentences "at k labels, A is where B is at m", where A is best with the fewest labels.
+    """Sentences "at k labels, A is where B is at m": k is the fewest labels, A the best row there.
 
     Parameters
     ----------
@@ -291,12 +306,12 @@ def curve_sentences(table: pd.DataFrame, label: dict[str, str], best: Sequence[s
     label : dict
         Row → what it is called.
     best : sequence of str
-        Rows that A is compared with.
+        Rows that are compared with A.
 
     Returns
     -------
     list of str
-        One per cohort, target and row that A is compared with.
+        One per cohort, target and row that is compared with A.
     """
     sentences = []
     for (cohort, target), part in table.groupby(["cohort", "target"], sort=False):

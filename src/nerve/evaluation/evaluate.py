@@ -12,9 +12,10 @@ import pandas as pd
 from nerve._utils.errors import naming_participants
 from nerve.data.cohort import Cohort
 from nerve.evaluation.bootstrap import adjusted_p, permutation_p
+from nerve.evaluation.comparisons import all_comparisons
 from nerve.evaluation.cross_validation import predict_permuted_targets, predict_targets
 from nerve.evaluation.curves import learning_curve
-from nerve.evaluation.feature_sets import FeatureSet, GivenNumbers, RawFC
+from nerve.evaluation.feature_sets import FeatureSet, PrincipalComponents, RawFC
 from nerve.evaluation.folds import group_codes
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.krylov import lanczos_is_cheaper
@@ -24,8 +25,9 @@ from nerve.evaluation.protocol_text import participants_summary
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import GIVEN, NULL, SELF_SUPERVISED, Row, pretraining_use, rows_table
 from nerve.evaluation.sites import site_accuracy, site_table
-from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
+from nerve.evaluation.statistics import motion_table, score_table
 
+# what a score belongs to
 PLACE = ["cohort", "target", "row"]
 COHORTS = [
     "cohort",
@@ -37,12 +39,13 @@ COHORTS = [
     "pretrained_on",
     "simulated",
 ]
-LARGE_KERNEL = 20_000  # participants whose kernel takes 3 GiB, and as much again for each fold
+# participants whose kernel takes 3 GiB, and as much again for each fold
+LARGE_KERNEL = 20_000
 
 
 @dataclass
 class Evaluation:  # numpydoc ignore=PR02
-    """What one row found on one cohort.
+    """Everything computed for one row of results on one cohort.
 
     Parameters
     ----------
@@ -70,7 +73,7 @@ class Evaluation:  # numpydoc ignore=PR02
 
 @dataclass
 class EvaluatedCohort:  # numpydoc ignore=PR02
-    """A cohort that was evaluated, with what results say of it.
+    """A cohort that was evaluated, with what results say about it.
 
     Parameters
     ----------
@@ -140,10 +143,14 @@ def evaluate_features(
         evaluation.nulls = predict_permuted_targets(features, participants, protocol)
     if protocol.labels:
         evaluation.curves = learning_curve(features, participants, protocol)
+    scope = features.scope
+    if participants.trained_on and scope == "train_folds":
+        # the training fold is another cohort
+        scope = "other_people"
     evaluation.facts = {
         "n": len(cohort),
         "adapted": features.adapted,
-        "scope": _scope_on(features, participants),
+        "scope": scope,
         "trained_on": features.trained_on,
         "width": features.width(cohort, protocol),
         "notes": _feature_notes(features, participants, protocol),
@@ -152,17 +159,10 @@ def evaluate_features(
     return evaluation
 
 
-def _scope_on(features: FeatureSet, participants: Participants) -> str:
-    """Whom features had seen; where another cohort is trained on, it is the training fold."""
-    if participants.trained_on and features.scope == "train_folds":
-        return "other_people"
-    return features.scope
-
-
 def _feature_notes(
     features: FeatureSet, participants: Participants, protocol: Protocol
 ) -> list[str]:
-    """What a user should be told of one feature set."""
+    """What a user should be told about one feature set."""
     notes = list(features.notes)
     if protocol.regress_features and protocol.covariates:
         notes.append(
@@ -180,7 +180,7 @@ def _feature_notes(
             f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method "
             "instead of a decomposition; `python -m benchmarks thousands` compares both."
         )
-    if n > LARGE_KERNEL and isinstance(features, RawFC) and not isinstance(features, GivenNumbers):
+    if n > LARGE_KERNEL and isinstance(features, RawFC | PrincipalComponents):
         notes.append(
             f"A kernel of {n:,} participants takes {8 * n**2 / 2**30:.0f} GiB, and each fold as "
             "much again. Features of fewer numbers than participants, such as those of an "
@@ -196,14 +196,14 @@ def combine(
     about: Mapping[str, Any],
     encoder_seconds: Mapping[str, float] | None = None,
 ) -> Results:
-    """Put evaluations together: score every row, compare the rows of each cohort.
+    """Put evaluations together: score every row, and compare the rows of each cohort.
 
     Parameters
     ----------
     evaluations : sequence of Evaluation
         One per row and cohort, or several of different targets.
     cohorts : sequence of EvaluatedCohort
-        All that evaluations are of.
+        All cohorts of these evaluations.
     rows : sequence of Row
         In the order of tables.
     about : mapping
@@ -223,7 +223,7 @@ def combine(
     nulls = _concatenated(evaluations, "nulls")
     curves = _concatenated(evaluations, "curves")
 
-    # rows of permuted networks are a null: they have scores and no place among the others
+    # rows of permuted networks are a null distribution: they are scored but not compared
     null_rows = row_table.loc[row_table["kind"] == NULL, "row"]
     is_null = predictions["row"].isin(null_rows)
     null_predictions = predictions[is_null]
@@ -283,7 +283,7 @@ def _concatenated(evaluations: Iterable[Evaluation], name: str) -> pd.DataFrame:
 def _score_and_compare(
     predictions: pd.DataFrame, rows: pd.DataFrame, evaluated: EvaluatedCohort
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Scores of one cohort, with correlations with motion and within sites, and comparisons."""
+    """Scores of one cohort, with correlations with motion and within sites; and its comparisons."""
     participants = evaluated.participants
     protocol = evaluated.protocol
     ids = participants.ids
@@ -302,7 +302,7 @@ def _score_and_compare(
 
 
 def _with_facts(scores: pd.DataFrame, evaluations: Iterable[Evaluation]) -> pd.DataFrame:
-    """Scores with whom an encoder had seen, what it substituted, how well it tells sites apart."""
+    """Scores with the facts of each evaluation: scope, training cohorts, substitutes, sites."""
     records = []
     for evaluation in evaluations:
         facts = evaluation.facts
@@ -325,26 +325,31 @@ def _with_facts(scores: pd.DataFrame, evaluations: Iterable[Evaluation]) -> pd.D
 def _described(
     row: Row, evaluations: Iterable[Evaluation], encoder_seconds: Mapping[str, float]
 ) -> Row:
-    """The row with its width, time, scope, training cohorts and substitutes."""
+    """The row with width, time, scope, training cohorts and substitutes of its evaluations."""
     own = [evaluation for evaluation in evaluations if evaluation.row.row == row.row]
-    scopes: dict[str, list[str]] = {}  # scope → cohorts that are tested
-    pools: dict[str, list[str]] = {}  # cohorts that are trained on → cohorts that are tested
+    # scope → the cohorts that are tested, and training cohorts → the cohorts that are tested
+    tested_by_scope: dict[str, list[str]] = {}
+    tested_by_training: dict[str, list[str]] = {}
     for evaluation in own:
-        tested = scopes.setdefault(evaluation.facts["scope"], [])
+        tested = tested_by_scope.setdefault(evaluation.facts["scope"], [])
         if evaluation.cohort not in tested:  # a network may have one evaluation per target
             tested.append(evaluation.cohort)
-        pool = _in_words(evaluation.facts.get("trained_on") or {})
-        pools.setdefault(pool, []).append(evaluation.cohort)
-    if len(scopes) < 2:
-        scope = next(iter(scopes), row.scope)
-    else:
-        scope = "; ".join(f"{name} ({', '.join(tested)})" for name, tested in scopes.items())
-    if len(pools) < 2:
-        trained_on = next(iter(pools), "")
-    else:
-        trained_on = "; ".join(
-            f"{pool} where {', '.join(names)} is tested" for pool, names in pools.items() if pool
-        )
+        training = _in_words(evaluation.facts.get("trained_on") or {})
+        tested_by_training.setdefault(training, []).append(evaluation.cohort)
+
+    # cohorts are named only where they differ
+    scope = next(iter(tested_by_scope), row.scope)
+    if len(tested_by_scope) > 1:
+        phrases = [f"{name} ({', '.join(tested)})" for name, tested in tested_by_scope.items()]
+        scope = "; ".join(phrases)
+    trained_on = next(iter(tested_by_training), "")
+    if len(tested_by_training) > 1:
+        phrases = []
+        for training, tested in tested_by_training.items():
+            if training:
+                phrases.append(f"{training} where {', '.join(tested)} is tested")
+        trained_on = "; ".join(phrases)
+
     facts = [evaluation.facts for evaluation in own]
     substitutes = [fact["adapted"] for fact in facts if fact.get("adapted")]
     seconds = sum(fact.get("seconds", 0.0) for fact in facts)
@@ -360,17 +365,17 @@ def _described(
 
 
 def _in_words(trained_on: Mapping[str, int]) -> str:
-    """Cohorts with their numbers of participants."""
+    """Training cohorts with their numbers of participants: "A (70), B (60)"."""
     return ", ".join(f"{name} ({count})" for name, count in trained_on.items())
 
 
 def _one_sided_p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) -> list[float]:
-    """One-sided p of every r among those of the null at its place (`bootstrap.permutation_p`)."""
-    null = {key: part["r"].to_numpy(float) for key, part in nulls.groupby(place)}
+    """One-sided p of every r among the null r with the same values in the columns `place`."""
+    null_at = {key: part["r"].to_numpy(float) for key, part in nulls.groupby(place)}
     values = []
     for *key, r in scores[[*place, "r"]].itertuples(index=False, name=None):
-        known = null.get(tuple(key))
-        values.append(np.nan if known is None else permutation_p(known, r))
+        null = null_at.get(tuple(key))
+        values.append(np.nan if null is None else permutation_p(null, r))
     return values
 
 
@@ -380,8 +385,8 @@ def _p_permuted_networks(
     """One-sided p of each trained encoder among encoders of permuted networks; † is p < .05.
 
     An encoder is compared with all null models of its method, cohort and target, whatever its
-    networks are. Rows that differ in their seed alone have one p, of their mean r. Other rows, those
-    of other methods among them, have none.
+    networks are. Rows that differ in their seed alone share one p, that of their mean r. Rows that
+    are not trained encoders, or whose method has no null models, have NaN.
     """
     by_row = rows.set_index("row")
     lines = scores["row"].map(by_row["line"])
@@ -419,7 +424,7 @@ def _cohort_table(
 
 
 def _fold_table(participants: Participants) -> pd.DataFrame:
-    """Who is tested in which fold of which repeat, and in which group (family, same FC)."""
+    """Test fold of each participant in each repeat, and their group (family or same FC)."""
     parts = []
     groups = group_codes(participants.groups, len(participants.ids))
     for repeat, folds in enumerate(participants.folds):
@@ -439,7 +444,7 @@ def _fold_table(participants: Participants) -> pd.DataFrame:
 def _about_cohorts(
     cohorts: Iterable[EvaluatedCohort], evaluations: Iterable[Evaluation]
 ) -> dict[str, Any]:
-    """The protocol of each cohort, and who took part, with notes of all feature sets."""
+    """The protocol and participants of each cohort, with the notes of all feature sets."""
     protocols = {}
     summaries = {}
     for evaluated in cohorts:

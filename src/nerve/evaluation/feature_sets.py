@@ -2,29 +2,24 @@
 
 Whatever a feature set learns on the way (components, an encoder, harmonisation, regression of
 covariates) it learns from the training participants that `split` is given. What does not depend on
-who is in training, such as a kernel, is computed once, by `prepare`. `make_feature_sets` recognises
-what users call features: an array, a table, a file, "raw", an estimator.
+who is in training, such as a kernel, is computed once, by `prepare`. `user_features.py` makes
+feature sets of what users call features.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
-from nerve._utils.errors import did_you_mean, listed, problem
-from nerve._utils.files import read_foreign_table
+from nerve._utils.errors import problem
 from nerve._utils.linalg import eigendecomposition, rotate_to_zero_sum
-from nerve._utils.privacy import Note
 from nerve.data.cohort import Cohort
-from nerve.data.cohort_files import open_npy
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression, FeatureRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
@@ -35,9 +30,9 @@ from nerve.evaluation.protocol import Protocol
 
 @dataclass
 class FeatureSet:  # numpydoc ignore=PR02
-    """What one row predicts from, and what is known of it.
+    """What one row predicts from, and what is known about it.
 
-    Subclasses say where the numbers come from.
+    Subclasses say where the features come from.
 
     Parameters
     ----------
@@ -46,15 +41,15 @@ class FeatureSet:  # numpydoc ignore=PR02
     missing : (n,) booleans, optional
         Participants without features: their targets are not used.
     notes : tuple of str
-        What a user should be told of it.
+        What a user should be told about it.
     scope : str
-        Whom it had seen of the participants that are tested: a name of `rows.SCOPES`.
+        Which of the tested participants its encoder was trained on: a name of `rows.SCOPES`.
     trained_on : dict
         Cohorts that its encoder was trained on: name → number of participants.
     adapted : str
         The substitute that a cohort made necessary.
     probe : estimator, optional
-        What reads the features instead of kernel ridge.
+        The user's own estimator, which predicts from the features instead of kernel ridge.
 
     Attributes
     ----------
@@ -114,14 +109,14 @@ class FeatureSet:  # numpydoc ignore=PR02
     def split(
         self, train: np.ndarray, test: np.ndarray, targets: Sequence[str] = ()
     ) -> tuple[Any, Any]:
-        """Features of training and of test participants; all learning is from the former.
+        """Features of training and of test participants, learned from training participants only.
 
         Parameters
         ----------
         train, test : (k,) integers
             Positions of participants.
         targets : sequence of str
-            Columns that are predicted, and must not be read.
+            Columns that are predicted: features must be made without reading them.
 
         Returns
         -------
@@ -144,8 +139,10 @@ class FeatureSet:  # numpydoc ignore=PR02
 
 
 @dataclass
-class RawFC(FeatureSet):
-    """The entries of FC above the diagonal, which do not depend on who is in training.
+class FixedFeatures(FeatureSet):
+    """Numbers that do not depend on who is in training.
+
+    Subclasses say in `read` where they come from.
 
     Attributes
     ----------
@@ -160,23 +157,24 @@ class RawFC(FeatureSet):
 
     def read(self, cohort: Cohort, rows: np.ndarray) -> np.ndarray:
         """Numbers of the participants at `rows`, (rows, d); a large cohort is read in parts."""
-        return cohort.inputs("upper", rows)
+        raise NotImplementedError
 
     def prepare(self, cohort: Cohort, participants: Participants, protocol: Protocol) -> Self:
         """Compute the kernel where it is smaller than the numbers, otherwise read these."""
         super().prepare(cohort, participants, protocol)
-        unit_rows = UNIT_ROWS.get(protocol.kernel)
         n = len(cohort)
-        # harmonised features differ from fold to fold, and a probe of the user's reads numbers
+        unit_rows = UNIT_ROWS.get(protocol.kernel)
+        # harmonised features differ from fold to fold, and a user's own estimator reads numbers
         same_in_all_folds = not self.steps and self.probe is None
         many_numbers = self.width(cohort, protocol) >= n / 2
         if unit_rows is not None and same_in_all_folds and many_numbers:
-            self.kernel = blockwise_gram(partial(self.read, cohort), n, unit_rows)
-            diagonal = np.diagonal(self.kernel)[:, None]
-            _check_finite(diagonal, participants.ids, ["connectivity"], self.name)
+            self.kernel = blockwise_gram(partial(self.read, cohort), n, unit_rows)  # (n, n)
+            diagonal = np.diagonal(self.kernel)[:, None]  # (n, 1)
+            check_finite(diagonal, participants.ids, ["connectivity"], self.name)
             self.model.set_params(kernel="precomputed")
         else:
-            self.values = self._read_all(cohort, participants)
+            self.values = self.read(cohort, np.arange(n))  # (n, d)
+            check_finite(self.values, participants.ids, None, "connectivity")
         return self
 
     def _split_unadjusted(
@@ -192,61 +190,18 @@ class RawFC(FeatureSet):
         """Columns of what is read."""
         return int(self.read(cohort, np.arange(1)).shape[1])
 
-    def _read_all(self, cohort: Cohort, participants: Participants) -> np.ndarray:
-        values = self.read(cohort, np.arange(len(cohort)))  # (n, d)
-        _check_finite(values, participants.ids, None, "connectivity")
-        return values
+
+@dataclass
+class RawFC(FixedFeatures):
+    """The entries of FC above the diagonal."""
+
+    def read(self, cohort: Cohort, rows: np.ndarray) -> np.ndarray:
+        """FC of the participants at `rows`, (rows, R (R − 1) / 2)."""
+        return cohort.inputs("upper", rows)
 
 
 @dataclass
-class PrincipalComponents(RawFC):
-    """Principal components of FC, fitted on the training participants of each fold.
-
-    Attributes
-    ----------
-    products : (n, n) array, optional
-        Inner products of the FC of all participants, X Xᵀ; not used where features are adjusted in
-        each fold.
-    n_components : int
-        Components that are kept.
-    """
-
-    scope: str = "train_folds"
-    products: np.ndarray | None = None
-    n_components: int = 256
-
-    def prepare(self, cohort: Cohort, participants: Participants, protocol: Protocol) -> Self:
-        """Compute inner products once for all folds, unless features are adjusted in each."""
-        FeatureSet.prepare(self, cohort, participants, protocol)
-        self.n_components = protocol.n_components
-        if self.steps:
-            self.values = self._read_all(cohort, participants)
-        else:
-            as_float = partial(np.asarray, dtype=float)
-            self.products = blockwise_gram(partial(self.read, cohort), len(cohort), as_float)
-            diagonal = np.diagonal(self.products)[:, None]
-            _check_finite(diagonal, participants.ids, ["connectivity"], self.name)
-        return self
-
-    def split(
-        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str] = ()
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores on the first components of the training participants."""
-        if self.products is not None:
-            return _component_scores(self.products, train, test, self.n_components)
-        both = np.concatenate(super().split(train, test, targets))  # (train + test, d)
-        positions = np.arange(len(both))
-        return _component_scores(
-            both @ both.T, positions[: len(train)], positions[len(train) :], self.n_components
-        )
-
-    def width(self, cohort: Cohort, protocol: Protocol) -> int:
-        """The number of components that was asked for."""
-        return protocol.n_components
-
-
-@dataclass
-class GivenNumbers(RawFC):
+class GivenNumbers(FixedFeatures):
     """The user's own numbers, or those of a trained encoder: `values`, (n, d)."""
 
     scope: str = "not stated"
@@ -257,6 +212,66 @@ class GivenNumbers(RawFC):
 
 
 @dataclass
+class PrincipalComponents(FeatureSet):
+    """Principal components of FC, fitted on the training participants of each fold.
+
+    Attributes
+    ----------
+    products : (n, n) array, optional
+        Inner products of the FC of all participants, X Xᵀ, from which each fold computes its
+        components.
+    values : (n, d) array, optional
+        Instead of the products, the FC of all participants, where it is adjusted in each fold.
+    n_components : int
+        Components that are kept.
+    """
+
+    scope: str = "train_folds"
+    products: np.ndarray | None = None
+    values: np.ndarray | None = None
+    n_components: int = 256
+
+    def prepare(self, cohort: Cohort, participants: Participants, protocol: Protocol) -> Self:
+        """Compute inner products once for all folds, unless features are adjusted in each."""
+        super().prepare(cohort, participants, protocol)
+        self.n_components = protocol.n_components
+        if self.steps:
+            self.values = cohort.inputs("upper")  # (n, d)
+            check_finite(self.values, participants.ids, None, "connectivity")
+        else:
+            read = partial(cohort.inputs, "upper")
+            as_float = partial(np.asarray, dtype=float)
+            self.products = blockwise_gram(read, len(cohort), as_float)  # (n, n)
+            diagonal = np.diagonal(self.products)[:, None]  # (n, 1)
+            check_finite(diagonal, participants.ids, ["connectivity"], self.name)
+        return self
+
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str] = ()
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores on the first components of the training participants."""
+        if self.products is not None:
+            return _component_scores(self.products, train, test, self.n_components)
+        training_features, test_features = super().split(train, test, targets)
+        both = np.concatenate([training_features, test_features])  # (train + test, d)
+        positions = np.arange(len(both))
+        return _component_scores(
+            both @ both.T, positions[: len(train)], positions[len(train) :], self.n_components
+        )
+
+    def _split_unadjusted(
+        self, train: np.ndarray, test: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self.values is None:
+            raise problem(self.name, "it is not prepared", remedy="Call prepare first.")
+        return self.values[train], self.values[test]
+
+    def width(self, cohort: Cohort, protocol: Protocol) -> int:
+        """The number of components that was asked for."""
+        return protocol.n_components
+
+
+@dataclass
 class CovariatesAlone(FeatureSet):
     """What the covariates predict by themselves, none of them removed from the target."""
 
@@ -264,7 +279,7 @@ class CovariatesAlone(FeatureSet):
     removes_covariates: ClassVar[bool] = False
 
     def prepare(self, cohort: Cohort, participants: Participants, protocol: Protocol) -> Self:
-        """Choose a linear model of the covariates."""
+        """Choose a linear model of the covariates, instead of kernel ridge."""
         if participants.covariates.shape[1] == 0:
             raise problem(
                 "covariates",
@@ -283,7 +298,7 @@ class CovariatesAlone(FeatureSet):
     def split(
         self, train: np.ndarray, test: np.ndarray, targets: Sequence[str] = ()
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The covariates of both; a target is never among them."""
+        """Covariates of training and of test participants; a target is never among them."""
         table = self.covariates.drop(columns=list(targets), errors="ignore")
         return table.iloc[train], table.iloc[test]
 
@@ -310,8 +325,9 @@ class LearnedInFolds(FeatureSet):  # numpydoc ignore=PR02
         return self
 
     def _split_unadjusted(self, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
-        encoder = self.fit(self.cohort.subset(train))
-        training_features = encoder.transform(self.cohort.subset(train))
+        training_cohort = self.cohort.subset(train)
+        encoder = self.fit(training_cohort)
+        training_features = encoder.transform(training_cohort)
         test_features = encoder.transform(self.cohort.subset(test))
         self.adapted = getattr(encoder, "adapted_", "") or self.adapted
         # tokens (n, patches, d) become one long row per participant
@@ -346,7 +362,7 @@ class FitInFold(BaseEstimator):
     Parameters
     ----------
     features : FeatureSet
-        Whose `adapted` is set.
+        Its `adapted` is set to that of the method.
     make : callable
         No arguments → an estimator that is not fitted.
     """
@@ -399,95 +415,17 @@ def ridge_of(protocol: Protocol) -> KernelRidge:
     )
 
 
-def make_feature_sets(features: Any, cohort: Cohort, name: str | None = None) -> list[FeatureSet]:
-    """All feature sets that were asked for.
-
-    Parameters
-    ----------
-    features : object
-        What `make_feature_set` takes; a mapping from names to such, or a list of names and files,
-        gives several.
-    cohort : Cohort
-        Whose participants they are of.
-    name : str, optional
-        What a single one is called.
-
-    Returns
-    -------
-    list of FeatureSet
-        Not prepared.
-    """
-    if isinstance(features, Mapping):
-        return [make_feature_set(value, cohort, str(key)) for key, value in features.items()]
-    several = isinstance(features, (list, tuple)) and len(features) > 0
-    if several and all(isinstance(value, (str, os.PathLike)) for value in features):
-        return [make_feature_set(value, cohort) for value in features]
-    return [make_feature_set(features, cohort, name)]
-
-
-def make_feature_set(
-    features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated"
-) -> FeatureSet:
-    """Recognise what a user calls features.
-
-    Parameters
-    ----------
-    features : object
-        A feature set, a name of `NAMED`, an estimator with `fit` and `predict` or `transform`, an
-        array with one row per participant, a table with participant_id, or a file of one.
-    cohort : Cohort
-        Whose participants they are of.
-    name : str, optional
-        What it is called.
-    scope : str
-        Whom numbers had seen: a name of `rows.SCOPES`.
-
-    Returns
-    -------
-    FeatureSet
-        Not prepared.
-    """
-    if isinstance(features, FeatureSet):
-        return features
-    none_missing = np.zeros(len(cohort), bool)
-    if isinstance(features, str) and features in NAMED:
-        return NAMED[features](name or features, none_missing)
-    if hasattr(features, "fit") and hasattr(features, "predict"):
-        return TrainedInFolds(name or type(features).__name__, none_missing, estimator=features)
-    if hasattr(features, "fit") and hasattr(features, "transform"):
-
-        def fit(training: Cohort) -> Any:
-            return clone(features).fit(training)
-
-        return LearnedInFolds(name or type(features).__name__, none_missing, fit=fit)
-    if isinstance(features, (str, os.PathLike)):
-        return _from_file(Path(features), cohort, name, scope)
-    if isinstance(features, pd.DataFrame):
-        return _from_table(features, cohort, name or "features", "the features table", scope)
-    matrix = np.asarray(features)
-    if matrix.dtype.kind not in "fiub":
-        expected = f"numbers, a table, a file or one of {listed(NAMED)}"
-        raise problem("features", f"an array of {matrix.dtype}", expected=expected)
-    if matrix.ndim < 2 or len(matrix) != len(cohort):
-        expected = f"one row for each of the {len(cohort)} participants of {cohort.name!r}"
-        raise problem("features", f"an array of shape {matrix.shape}", expected=expected)
-    # tokens (n, patches, d) become one long row per participant
-    matrix = matrix.reshape(len(matrix), -1)
-    ids = cohort.participants["participant_id"].to_numpy(object)
-    _check_finite(matrix, ids, None, "features")
-    return GivenNumbers(name or "features", none_missing, scope=scope, values=_in_range(matrix))
-
-
 def _component_scores(
     products: np.ndarray, train: np.ndarray, test: np.ndarray, n_components: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores on the first components of the training participants, from inner products X Xᵀ.
 
-    With G the centred products of training participants, G = U S² Uᵀ: scores are G_x U / S, for the
-    centred products G_x of anyone with them. They are rotated (`rotate_to_zero_sum`), so that the
-    correlation kernel takes no arbitrary direction away. Scores are (train, k + 1) and (test, k + 1).
+    With G the centred products of training participants, G = U S² Uᵀ: scores are G_x U / S, where
+    G_x are the centred products of any participants with those in training. They are rotated
+    (`rotate_to_zero_sum`), so that the correlation kernel takes no arbitrary direction away. Scores
+    are (train, k + 1) and (test, k + 1).
     """
-    average = products[np.ix_(train, train)].mean(axis=0, dtype=float)
+    average = products[np.ix_(train, train)].mean(axis=0, dtype=float)  # (train,)
 
     def centre(rows: np.ndarray) -> np.ndarray:
         part = np.asarray(products[np.ix_(rows, train)], float)
@@ -498,7 +436,8 @@ def _component_scores(
     values, vectors = eigendecomposition(
         centre(train), driver="evr", subset_by_index=[n - k, n - 1]
     )
-    rounding_of_centring = 1e-15 * n * np.abs(products[train, train]).max()
+    largest = np.abs(products[train, train]).max()  # on the diagonal
+    rounding_of_centring = 1e-15 * n * largest
     kept = values > max(values[-1] * 1e-10, rounding_of_centring)
     if not kept.any():
         # all participants are alike: one component, of zeros
@@ -507,84 +446,25 @@ def _component_scores(
     return centre(train) @ onto, centre(test) @ onto
 
 
-def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> FeatureSet:
-    if not path.is_file():
-        raise problem(
-            path,
-            "there is no such file, and it is no named feature set",
-            expected=f"one of {listed(NAMED)}, or a table with participant_id",
-            remedy=did_you_mean(str(path), NAMED).strip(),
-        )
-    if path.suffix == ".npy":
-        array = open_npy(path, "Write it again, as one array of numbers.")
-        return make_feature_set(np.asarray(array), cohort, name or path.stem, scope)
-    table = read_foreign_table(path, dtype={"participant_id": str})
-    return _from_table(table, cohort, name or path.stem, path, scope)
+def check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, where: object) -> None:
+    """Refuse features that are missing or infinite.
 
-
-def _from_table(
-    table: pd.DataFrame, cohort: Cohort, name: str, where: object, scope: str
-) -> FeatureSet:
-    if "participant_id" not in table.columns:
-        raise problem(
-            where,
-            "there is no column 'participant_id'",
-            remedy="Add one, so that rows can be matched.",
-        )
-    ids = table["participant_id"].astype(str)
-    values = table.drop(columns="participant_id")
-    repeated = ids[ids.duplicated()].unique()
-    if len(repeated):
-        raise problem(
-            where, f"{listed(repeated, most=4)} occur twice", expected="one row per participant"
-        )
-    words = [column for column in values if not pd.api.types.is_numeric_dtype(values[column])]
-    if words:
-        raise problem(
-            where,
-            f"column {listed(words, most=3)} is not numeric",
-            expected="numbers in every feature column",
-        )
-    if values.shape[1] == 0:
-        raise problem(
-            where, "there are no feature columns", expected="numbers beside participant_id"
-        )
-    _check_finite(values.to_numpy(float), ids.to_numpy(object), list(values.columns), where)
-    participants = cohort.participants["participant_id"]
-    missing = ~participants.isin(ids).to_numpy()
-    unknown = ids[~ids.isin(participants)]
-    if missing.all():
-        both = f"it has {listed(ids, most=3)}, {cohort.name!r} has {listed(participants, most=3)}"
-        raise problem(
-            where, f"no participant_id matches ({both})", remedy="Check how the ids are written."
-        )
-    matrix = values.set_index(ids).reindex(participants).to_numpy(float, copy=True)
-    # any numbers will do: these participants have no targets in this feature set
-    matrix[missing] = matrix[~missing][0]
-    notes = []
-    if missing.any():
-        sentence = f"{missing.sum()} of {len(missing)} participants are left out (no features)"
-        notes.append(Note.about(f"{name}: {sentence}", participants[missing]))
-    if len(unknown):
-        sentence = f"{len(unknown)} rows belong to nobody in the cohort and are not used"
-        notes.append(Note.about(f"{name}: {sentence}", unknown))
-    return GivenNumbers(name, missing, tuple(notes), scope, values=_in_range(matrix))
-
-
-def _in_range(matrix: np.ndarray) -> np.ndarray:
-    """The features, in other units if their squares could overflow: no kernel depends on units."""
-    largest = float(np.abs(matrix).max(initial=0.0))
-    if largest == 0.0 or 1e-75 < largest < 1e75:
-        return matrix
-    return matrix / largest
-
-
-def _check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, where: object) -> None:
-    bad = ~np.isfinite(matrix)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
+    Parameters
+    ----------
+    matrix : (n, d) array
+        Features.
+    ids : (n,) array
+        Ids of the participants, for the error.
+    columns : list of str, optional
+        Names of the features; without them the error has their number.
+    where : object
+        What the error is about: a file, say.
+    """
+    is_bad = ~np.isfinite(matrix)
+    if is_bad.any():
+        row, column = np.argwhere(is_bad)[0]
         feature = f"column {columns[column]!r}" if columns else f"feature {column}"
-        count = f"so for {bad.any(axis=1).sum()} of {len(bad)} participants"
+        count = f"so for {is_bad.any(axis=1).sum()} of {len(is_bad)} participants"
         raise problem(
             where,
             f"{feature} of {ids[row]} is missing or infinite ({count})",
@@ -597,7 +477,7 @@ def _adjustment_steps(protocol: Protocol) -> list[Any]:
     """ComBat and regression of covariates, where the protocol asks for them."""
     steps: list[Any] = []
     if protocol.combat:
-        subset = protocol.subset if protocol.combat_on else None
+        subset = protocol.combat_subset if protocol.combat_on else None
         steps.append(ComBat(str(protocol.site), protocol.preserve, subset))
     if protocol.regress_features and protocol.covariates:
         steps.append(FeatureRegression(protocol.covariates))

@@ -13,17 +13,19 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, listed
 
-MOST_BINS = 5
-# instead of the number of a fold: participants who are left out, and who are never tested
+_MOST_BINS = 5
+# instead of the number of a fold: of participants who are left out
 NO_FOLD = -1
+# of participants who are never tested
 ONLY_TRAINED_ON = -2
 
 
-def strata_of(values: Any, n_folds: int, most_bins: int = MOST_BINS) -> np.ndarray:
+def strata_of(values: Any, n_folds: int, most_bins: int = _MOST_BINS) -> np.ndarray:
     """Quantile bin of each value; missing values are a bin of their own (−1).
 
-    A target with at most `most_bins` different values keeps them as they are. There are never so
-    many bins that one holds fewer participants than there are folds, unless ties force it.
+    Each value is its own bin where there are at most two different values, or at most `most_bins`
+    among many participants. Otherwise bins hold at least as many participants as there are folds,
+    except where values are tied.
 
     Parameters
     ----------
@@ -72,9 +74,9 @@ def stratified_folds(
     """Fold number of each participant, balanced on every column of `strata`.
 
     Participants (or groups) are placed one after another, those with rare strata and large groups
-    first, each in the fold where it adds least to Σ over strata of (count in fold)² / (count in
-    all). Fold size counts as one more stratum. The sum is smallest when every stratum is spread
-    evenly.
+    first. Each goes to the fold where it adds least to Σ over strata of
+    (count in fold)² / (count in all), which is smallest when every stratum is spread evenly. Fold
+    size counts as one more stratum.
 
     Parameters
     ----------
@@ -129,12 +131,12 @@ def stratified_folds(
             "one out."
         )
 
-    # each stratum of each column as a column of zeros and ones, behind one that counts everyone
+    # a column of ones, which counts participants, then one column of zeros and ones per stratum
     columns = [np.ones((n, 1))]
     for column in strata.T:
         columns.append(column[:, None] == np.unique(column))
     indicators = np.column_stack(columns)  # (n, 1 + strata)
-    counts = np.zeros((n_groups, indicators.shape[1]))
+    counts = np.zeros((n_groups, indicators.shape[1]))  # (groups, 1 + strata)
     np.add.at(counts, codes, indicators)
     return _place_groups(counts, n_folds, np.random.default_rng(seed))[codes]
 
@@ -147,7 +149,7 @@ def leave_groups_out(groups: Any, n_folds: int | None = None, seed: int = 42) ->
     groups : (n,) labels
         Kept together.
     n_folds : int, optional
-        Gather groups in so many folds of similar size; by default each group is a fold.
+        Gather the groups in this many folds of similar size; by default each group is a fold.
     seed : int
         Of the order in which groups are placed.
 
@@ -195,12 +197,12 @@ def group_codes(groups: Any, n: int) -> np.ndarray:
 
 
 def complete_labels(groups: Any) -> np.ndarray:
-    """Labels of groups as words, with a label of their own for participants who have none.
+    """Labels of groups as text; a participant without a label gets one of its own.
 
     Parameters
     ----------
     groups : (n,) labels
-        Of which some may be missing.
+        Some may be missing.
 
     Returns
     -------

@@ -4,9 +4,9 @@ With K the kernel among training participants, K_r = K + λI and an unpenalised 
 
     β = (1ᵀ K_r⁻¹ 1)⁻¹ 1ᵀ K_r⁻¹ y,     α = K_r⁻¹ (y − β1),     prediction = K_test α + β.
 
-The bias takes up what training participants have in common. With P = I − 11ᵀ/n, which centres, the
-same α is P (P K P + λI)⁻¹ P y, and β the mean of y less that of K α. One eigendecomposition of
-P K P serves every λ and every target: in its basis the inverse is a division.
+With the centring matrix P = I − 11ᵀ/n, the same α is P (P K P + λI)⁻¹ P y, and β is the mean of y
+minus the mean of K α. One eigendecomposition of P K P serves every λ and every target: in its basis
+the inverse is a division.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from nerve.evaluation.protocol import KERNELS, LAMBDAS
 
 # scores of two λ that differ by less are equal
 _ROUNDING = 1e-10
-# numbers that are computed at once for several λ: small problems wait for Python, not for sums
+# small problems are solved for several λ at once, up to so many numbers: loops over λ would be slow
 _NUMBERS_AT_ONCE = 2**20
 
-# place of one λ, label of the inner fold, predictions (fold, T); or a slice of several λ, label,
-# predictions (λ, fold, T)
+# predictions of inner folds, by models of the other folds, as tuples: index of one λ in the grid,
+# label of the fold, predictions (fold, T); or slice of several λ, label, predictions (λ, fold, T)
 HeldOut = Iterator[tuple[Any, Any, np.ndarray]]
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Kernel ridge regression with λ chosen for each target by inner cross-validation.
 
-    The kernel of many participants is solved by Lanczos' method (`krylov.py`) where a decomposition
-    would take long.
+    A kernel of thousands of participants, whose decomposition would take long, is solved by
+    Lanczos' method (`krylov.py`).
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         is_kernel = self.kernel in ("rbf", "precomputed")
         mean = rows.mean(axis=0)
         target_mean = targets.mean(axis=0)
-        # what centring takes away, 1ᵀK1/n
+        # what centring removes, 1ᵀK1/n
         common = float(mean.sum() if is_kernel else len(rows) * mean @ mean)
         rows = rows - mean
         targets = targets - target_mean
@@ -155,8 +155,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         predicted = self._rows(_finite(X, "features")) @ self.weights_ + self.bias_
         return predicted[:, 0] if self.one_target_ else predicted
 
-    def linear(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and biases with which an inner-product kernel predicts without training data.
+    def linear_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and biases of an inner-product kernel, which predict without training data.
 
         They apply to the features themselves for the kernel "linear", to `correlation_rows` or
         `cosine_rows` of them for the two others.
@@ -171,7 +171,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         one_of("kernel", self.kernel, ("correlation", "cosine", "linear"))
         if self.kernel != "linear":
             return self.weights_, self.bias_
-        # z-scoring is linear: features of zeros and of ones say what it adds and multiplies by
+        # z-scoring is linear: features of zeros and of ones show what it adds and multiplies by
         zeros_and_ones = np.repeat([[0.0], [1.0]], self.n_features_in_, axis=1)
         at_zero, at_one = linear_rows(zeros_and_ones, self.training_)
         weights = (at_one - at_zero)[:, None] * self.weights_
@@ -233,19 +233,20 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         for label in np.unique(folds):
             training_means[label] = targets[folds != label].mean(axis=0)
         self.inner_scores_ = np.zeros((len(grid), targets.shape[1]))
-        for places, label, predicted in held_out:
+        for lambda_index, label, predicted in held_out:
             scores = predictive_cod(targets[folds == label], predicted, training_means[label])
-            self.inner_scores_[places] += scores / len(training_means)
+            self.inner_scores_[lambda_index] += scores / len(training_means)
         best = self.inner_scores_.max(axis=0)
         is_best = self.inner_scores_ >= best - _ROUNDING * np.maximum(1.0, np.abs(best))
-        # the last of equally good ones, so that rounding does not decide
-        return grid[len(grid) - 1 - is_best[::-1].argmax(axis=0)]
+        # the last of equally good λ, so that rounding does not decide
+        last_best = len(grid) - 1 - is_best[::-1].argmax(axis=0)  # (T,)
+        return grid[last_best]
 
 
 def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: Any) -> np.ndarray:
     """Predictive coefficient of determination: 1 − SSE / SS around the mean of *training* targets.
 
-    0 for a target that does not differ from that mean: there is nothing to determine.
+    It is 0 for a target whose test values all equal that mean, where SS is 0.
 
     Parameters
     ----------
@@ -281,7 +282,7 @@ class Spectrum(NamedTuple):  # numpydoc ignore=PR02
     rotation : (n, k) or (d, k) array
         P U or V: takes rows of a test kernel, or test rows, into the basis.
     largest : float
-        The largest eigenvalue before centring, or nearly so: what rounding is measured by.
+        The largest eigenvalue before centring, approximately: the scale of rounding errors.
     rows : (n, d) array, optional
         Z.
     """
@@ -293,14 +294,14 @@ class Spectrum(NamedTuple):  # numpydoc ignore=PR02
 
     @classmethod
     def of_kernel(cls, kernel: np.ndarray, common: float) -> Spectrum:
-        """From a centred (n, n) kernel; `common` is what centring took away, 1ᵀK1/n."""
+        """From a centred (n, n) kernel; `common` is what centring removed, 1ᵀK1/n."""
         values, vectors = eigendecomposition(kernel)
         rotation = vectors - vectors.mean(axis=0)
         return cls(np.maximum(values, 0.0), rotation, values.max(initial=0.0) + common)
 
     @classmethod
     def of_rows(cls, rows: np.ndarray, gram: np.ndarray, common: float) -> Spectrum:
-        """From centred (n, d) rows Z and ZᵀZ; `common` is what centring took away, 1ᵀK1/n."""
+        """From centred (n, d) rows Z and ZᵀZ; `common` is what centring removed, 1ᵀK1/n."""
         values, vectors = eigendecomposition(gram)
         return cls(np.maximum(values, 0.0), vectors, values.max(initial=0.0) + common, rows)
 
@@ -312,7 +313,7 @@ class Spectrum(NamedTuple):  # numpydoc ignore=PR02
 
     def damping(self, lambdas: Any) -> np.ndarray:
         """Keep λ above rounding error: 0 means the limit λ → 0, also for singular kernels."""
-        # where nothing tells participants apart, any λ gives the mean
+        # where all participants are alike, any λ gives the mean
         least = 1e-10 * self.largest if self.largest > 1e-290 else 1.0
         return np.maximum(lambdas, least)
 
@@ -322,7 +323,7 @@ class Spectrum(NamedTuple):  # numpydoc ignore=PR02
         Parameters
         ----------
         coordinates : (k, T) array
-            What `coordinates` gives.
+            What the method `coordinates` gives.
         lambdas : float, (T,) or (L, 1, 1) array
             One λ for all targets, one for each, or several for all.
 
@@ -331,7 +332,7 @@ class Spectrum(NamedTuple):  # numpydoc ignore=PR02
         (k, T) or (L, k, T) array
             The coefficients.
         """
-        # elsewhere rows are rounding error
+        # coordinates of smaller eigenvalues are rounding error
         is_present = self.values > 1e-13 * self.largest  # (k,)
         present = np.where(is_present[:, None], coordinates, 0.0)
         return present / (self.values[:, None] + self.damping(lambdas))
@@ -365,12 +366,13 @@ def held_out_of_kernel(
     for label in np.unique(folds):
         in_fold = folds == label
         rotation = spectrum.rotation[in_fold]  # (fold, k)
-        for places in _slices(len(damping), rotation.size + coordinates.size):
-            inverse = 1.0 / (spectrum.values + damping[places, None])  # (l, k)
+        for lambdas_at_once in _slices(len(damping), rotation.size + coordinates.size):
+            inverse = 1.0 / (spectrum.values + damping[lambdas_at_once, None])  # (l, k)
             applied = rotation @ (inverse[:, :, None] * coordinates)  # (l, fold, T): (A y)_S
             half = rotation * np.sqrt(inverse)[:, None]  # (l, fold, k)
             block = half @ half.swapaxes(1, 2)  # (l, fold, fold): A_SS
-            yield places, label, targets[in_fold] - np.linalg.solve(block, applied)
+            predicted = targets[in_fold] - np.linalg.solve(block, applied)  # (l, fold, T)
+            yield lambdas_at_once, label, predicted
 
 
 def held_out_of_rows(
@@ -378,7 +380,7 @@ def held_out_of_rows(
 ) -> HeldOut:
     """Predict each inner fold by a model of the others, from rows Z.
 
-    ZᵀZ of the others is the sum of those of their folds, centred.
+    ZᵀZ of the other folds is the sum of the ZᵀZ of each, centred.
 
     Parameters
     ----------
@@ -397,7 +399,10 @@ def held_out_of_rows(
         Slice of the grid, label of the fold, predictions (λ, fold, T).
     """
     rows: Any = spectrum.rows
-    grams = {label: rows[folds == label].T @ rows[folds == label] for label in np.unique(folds)}
+    grams = {}
+    for label in np.unique(folds):
+        rows_of_fold = rows[folds == label]
+        grams[label] = rows_of_fold.T @ rows_of_fold  # (d, d)
     for label in grams:
         in_fold = folds == label
         others = ~in_fold
@@ -408,15 +413,16 @@ def held_out_of_rows(
         part = Spectrum.of_rows(rows[others] - mean, gram, spectrum.largest)
         projected = (rows[in_fold] - mean) @ part.rotation  # (fold, k)
         coordinates = part.coordinates(targets[others] - target_mean)  # (k, T)
-        for places in _slices(len(lambdas), projected.size + targets.size):
-            coefficients = part.solve(coordinates, lambdas[places, None, None])  # (l, k, T)
-            yield places, label, projected @ coefficients + target_mean
+        for lambdas_at_once in _slices(len(lambdas), projected.size + targets.size):
+            some_lambdas = lambdas[lambdas_at_once, None, None]  # (l, 1, 1)
+            coefficients = part.solve(coordinates, some_lambdas)  # (l, k, T)
+            yield lambdas_at_once, label, projected @ coefficients + target_mean
 
 
-def _slices(n_lambdas: int, numbers: int) -> Iterator[slice]:
-    """Places of as many λ as are computed at once, if each takes so many numbers."""
-    step = 1 + _NUMBERS_AT_ONCE // numbers
-    return (slice(start, start + step) for start in range(0, n_lambdas, step))
+def _slices(n_lambdas: int, n_numbers: int) -> list[slice]:
+    """Slices of the grid, each of as many λ as are solved at once; one λ takes `n_numbers`."""
+    step = 1 + _NUMBERS_AT_ONCE // n_numbers
+    return [slice(start, start + step) for start in range(0, n_lambdas, step)]
 
 
 def _finite(values: Any, what: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Kernels between participants: how alike two feature vectors are.
+"""Kernels between participants: how similar two feature vectors are.
 
 Correlation, cosine and linear kernels are inner products of transformed rows, K = Z Zᵀ: with fewer
 features than participants `kernel_ridge.Spectrum` works on ZᵀZ.
@@ -78,7 +78,7 @@ def linear_rows(features: np.ndarray, training: np.ndarray) -> np.ndarray:
         Features.
     training : (m, d) array
         Features of training participants, whose mean and deviation are used. Features that are
-        constant there carry nothing and become 0.
+        constant among them become 0.
 
     Returns
     -------

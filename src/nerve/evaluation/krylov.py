@@ -1,10 +1,10 @@
 """Kernel ridge of thousands of participants by Lanczos' method, without a decomposition.
 
-With P the centring of a training set, the coefficients solve (P K P + λI) α = P y, and the bias is
-what centring took away. From q₁ = P y / ‖P y‖, each step multiplies by the kernel once and gives
-one more vector q of a basis Q in which P K P is a small tridiagonal matrix T. Then
-α ≈ ‖P y‖ Q (T + λI)⁻¹ e₁ for every λ at once. Inner folds differ from the training set only in who
-is left out, so that all of them and all targets share the products with the kernel.
+With the centring matrix P of a training set, the coefficients solve (P K P + λI) α = P y. Starting
+from q₁ = P y / ‖P y‖, each step multiplies by the kernel once and adds one vector to a basis Q in
+which P K P is a small tridiagonal matrix T. Then α ≈ ‖P y‖ Q (T + λI)⁻¹ e₁ for every λ at once.
+Inner folds differ from the training set only in the participants left out, so that all folds and
+all targets share the products with the kernel.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ROUNDING = 1e-6
 
 
 def lanczos_is_cheaper(n: int, n_targets: int, n_folds: int) -> bool:
-    """Whether a decomposition of a kernel takes long, and longer than Lanczos' method.
+    """Whether a decomposition of the kernel takes long, and longer than Lanczos' method.
 
-    Operations are counted, so that the choice is the same on every machine.
+    Operations are counted and no time is measured, so that the choice is the same on every machine.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def lanczos_is_cheaper(n: int, n_targets: int, n_folds: int) -> bool:
     Returns
     -------
     bool
-        The choice.
+        True for Lanczos' method.
     """
     decomposition = 14.0 * n**3 + 50.0 * n**2 * n_targets
     lanczos = N_STEPS * 2.0 * n**2 * n_targets * (n_folds + 1)
@@ -56,7 +56,7 @@ class Krylov:
     kernel : (n, n) array
         Centred.
     common : float
-        What centring took away, 1ᵀK1/n.
+        What centring removed, 1ᵀK1/n.
     targets : (n, T) array
         Of training participants.
     folds : (n,) labels

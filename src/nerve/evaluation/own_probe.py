@@ -22,8 +22,8 @@ class OwnProbe(BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        Of scikit-learn's kind, also a pipeline or `GridSearchCV`: whatever it chooses, it chooses
-        on training participants. The latter is given `groups` where families or sites are kept
+        A scikit-learn estimator, also a pipeline or `GridSearchCV`: whatever it chooses, it chooses
+        on training participants. A search is given `groups` where families or sites are kept
         together.
     """
 
@@ -57,8 +57,9 @@ class OwnProbe(BaseEstimator):
                     "(motion='none' leaves head motion out)."
                 )
             y = np.asarray(y, int)
-        if groups is not None and _asks_for_groups(self.estimator_):
-            if pd.isna(groups).any():  # scikit-learn cannot sort labels of which some are missing
+        if groups is not None and _takes_groups(self.estimator_):
+            if pd.isna(groups).any():
+                # scikit-learn cannot sort labels if some are missing
                 groups = complete_labels(groups)
             self.estimator_.fit(X, y, groups=groups)
         else:
@@ -107,20 +108,20 @@ def probe_name(probe: Any) -> str:
     >>> probe_name(Ridge()) == probe_name(Ridge(alpha=2.0))
     False
     """
-    parameters = _in_full(probe.get_params(deep=True))
+    parameters = _parameter_text(probe.get_params(deep=True))
     digest = hashlib.blake2b(parameters.encode(), digest_size=4).hexdigest()
     return f"{type(probe).__name__} {digest}"
 
 
-def _in_full(value: Any) -> str:
+def _parameter_text(value: Any) -> str:
     """A parameter as text: arrays by their content, which `repr` shortens, estimators by class."""
     if isinstance(value, dict):
         items = sorted(value.items(), key=lambda item: str(item[0]))
-        return str([(str(name), _in_full(part)) for name, part in items])
+        return str([(str(name), _parameter_text(part)) for name, part in items])
     if isinstance(value, list | tuple):
-        return str([_in_full(part) for part in value])
+        return str([_parameter_text(part) for part in value])
     if hasattr(value, "to_numpy"):
-        return _in_full(value.to_numpy())
+        return _parameter_text(value.to_numpy())
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             content = value.tolist()
@@ -128,11 +129,11 @@ def _in_full(value: Any) -> str:
             content = hashlib.blake2b(value.tobytes()).hexdigest()
         return f"{value.dtype} {value.shape} {content}"
     if hasattr(value, "get_params"):
-        return f"{type(value).__qualname__} {_in_full(value.get_params(deep=False))}"
+        return f"{type(value).__qualname__} {_parameter_text(value.get_params(deep=False))}"
     return getattr(value, "__qualname__", None) or repr(value)
 
 
-def _asks_for_groups(estimator: Any) -> bool:
+def _takes_groups(estimator: Any) -> bool:
     """Whether `fit` takes groups, by name or as a search, which passes them to inner folds."""
     is_search = hasattr(estimator, "estimator") and hasattr(estimator, "scoring")
     return is_search or has_fit_parameter(estimator, "groups")

@@ -30,9 +30,9 @@ NONE = "none"
 _MOST_RESAMPLES = 100_000
 
 
-def _field(default: Any, description: str, least: int | None = None) -> Any:
-    """A field with its description; `least` is the smallest value of a whole number."""
-    return field(default=default, metadata={"help": description, "least": least})
+def _field(default: Any, description: str, minimum: int | None = None) -> Any:
+    """A field with its description; a field with a minimum takes whole numbers."""
+    return field(default=default, metadata={"help": description, "minimum": minimum})
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,16 @@ class Protocol:
         None, "Column of the site: for ComBat, leave-site-out and permutation within sites."
     )
     leave_site_out: bool = _field(
-        False, "Whole sites are the folds; at most n_folds, several sites in one if need be."
+        False,
+        "Folds are whole sites; if there are more than n_folds sites, several share a fold.",
     )
     combat: bool = _field(
         False, "Harmonise features over sites by ComBat, fitted on training folds."
     )
     combat_on: str | None = _field(
-        None, "Whom ComBat learns from, as column=value (diagnosis=control); all by default."
+        None,
+        "Participants that ComBat learns from, as column=value (diagnosis=control); all by "
+        "default.",
     )
     preserve: tuple[str, ...] = _field(
         (), "Columns whose effects ComBat keeps; age and sex by default."
@@ -102,14 +105,15 @@ class Protocol:
     n_draws: int = _field(20, "Draws of labelled participants per point of a learning curve.", 1)
     pretrain_scope: str = _field(
         "train_folds",
-        "What learns without labels learns from training folds (train_folds) or everyone (all).",
+        "What learns without labels is fitted on training folds (train_folds) or on all "
+        "participants (all).",
     )
 
     def __post_init__(self) -> None:
         for name in ("targets", "classes", "covariates", "preserve", "confirmed_values"):
             object.__setattr__(self, name, as_names(getattr(self, name)))
-        object.__setattr__(self, "lambdas", _as_numbers("lambdas", self.lambdas, least=0.0))
-        counts = _as_numbers("labels", self.labels, least=5.0) if self.labels else ()
+        object.__setattr__(self, "lambdas", _as_numbers("lambdas", self.lambdas, minimum=0.0))
+        counts = _as_numbers("labels", self.labels, minimum=5.0) if self.labels else ()
         object.__setattr__(self, "labels", tuple(sorted({int(count) for count in counts})))
         object.__setattr__(self, "motion", self.motion or NONE)
 
@@ -132,42 +136,47 @@ class Protocol:
                 "combat and leave_site_out need the column of the site, "
                 "expected site='site' or the like."
             )
-        if self.combat_on is not None and not (self.combat and all(self.subset)):
-            raise NerveError(
-                f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, say) "
-                "together with combat."
-            )
+        if self.combat_on is not None:
+            column, value = self.combat_subset
+            if not (self.combat and column and value):
+                raise NerveError(
+                    f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, "
+                    "say) together with combat."
+                )
         if self.combat and self.leave_site_out:
             raise NerveError(
                 "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests "
                 "on such sites: expected one of the two. Choose combat or leave_site_out."
             )
         for name, protocol_field in FIELDS.items():
-            least = protocol_field.metadata["least"]
-            if least is not None:
-                _check_whole_number(name, getattr(self, name), least)
+            minimum = protocol_field.metadata["minimum"]
+            if minimum is not None:
+                _check_whole_number(name, getattr(self, name), minimum)
         for name in ("n_repeats", "n_bootstrap", "n_permutations"):
             value = getattr(self, name)
             if value > _MOST_RESAMPLES:
                 raise NerveError(f"{name} is {value:,}, expected at most {_MOST_RESAMPLES:,}.")
 
     @property
-    def subset(self) -> tuple[str, str]:
-        """Column and value of `combat_on`."""
+    def combat_subset(self) -> tuple[str, str]:
+        """Column and value of `combat_on`; two empty texts without it."""
         column, _, value = (self.combat_on or "").partition("=")
         return column.strip(), value.strip()
 
     @property
     def columns(self) -> list[str]:
         """All columns of the participants table that the protocol names, except motion."""
-        optional = (self.groups, self.site, self.subset[0])
-        return [*self.targets, *self.covariates, *self.preserve, *filter(None, optional)]
+        names = [*self.targets, *self.covariates, *self.preserve]
+        for name in (self.groups, self.site, self.combat_subset[0]):
+            if name:
+                names.append(name)
+        return names
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
 
-    def deciding(self) -> dict[str, Any]:
+    def prediction_settings(self) -> dict[str, Any]:
         """The fields that predictions depend on: all but the number of bootstrap resamples."""
         values = self.as_dict()
         del values["n_bootstrap"]
@@ -226,20 +235,21 @@ def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cleaned))
 
 
-def _as_numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
+def _as_numbers(name: str, values: Any, minimum: float) -> tuple[float, ...]:
     parts = values.split(",") if isinstance(values, str) else values
     try:
         numbers = tuple(float(value) for value in parts)
     except (TypeError, ValueError) as error:
         raise NerveError(f"{name} is {values!r}, expected numbers separated by commas.") from error
-    if not numbers or not all(least <= number < math.inf for number in numbers):
+    if not numbers or not all(minimum <= number < math.inf for number in numbers):
         raise NerveError(
-            f"{name} is {values!r}, expected at least one number, none below {least:g} or infinite."
+            f"{name} is {values!r}, expected at least one number, none below {minimum:g} or "
+            "infinite."
         )
     return numbers
 
 
-def _check_whole_number(name: str, value: Any, least: int) -> None:
+def _check_whole_number(name: str, value: Any, minimum: int) -> None:
     is_whole_number = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole_number or value < least:
-        raise NerveError(f"{name} is {value!r}, expected a whole number of at least {least}.")
+    if not is_whole_number or value < minimum:
+        raise NerveError(f"{name} is {value!r}, expected a whole number of at least {minimum}.")

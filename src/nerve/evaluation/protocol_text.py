@@ -43,14 +43,14 @@ def template() -> Template:
 
 
 def participants_summary(participants: Participants) -> dict[str, Any]:
-    """What the text says of a cohort's participants, as plain values."""
+    """What `protocol_text` says about a cohort's participants, as plain values."""
     targets: dict[str, dict[str, Any]] = {}
     for name, values in participants.targets[participants.tested].items():
         target = str(name)
         column = participants.class_columns.get(target, target)
         classes = list(participants.classes.get(target, ()))
         if column != target:
-            # one class against the others: each target of the column adds the one it is about
+            # of ("others", class), the class: each target of the column adds its own
             classes = classes[1:]
         about = targets.setdefault(column, {"n": int(values.notna().sum()), "classes": None})
         if classes:
@@ -71,7 +71,7 @@ def participants_summary(participants: Participants) -> dict[str, Any]:
 
 
 def rows_on(cohort: str, rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """The rows that have scores on a cohort, with their scope there and what they were trained on.
+    """The rows that have scores on a cohort, with their scope and training cohorts there.
 
     Parameters
     ----------
@@ -113,22 +113,20 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
     """
     lines = rows_of(lines_of(rows[rows["kind"] != NULL])) if len(rows) else []
     null = rows_of(rows[rows["kind"] == NULL]) if len(rows) else []
-    tested_by_null = [short_name(line) for line in lines_with_permuted_networks(null, lines)]
+    permuted = [short_name(line) for line in lines_with_permuted_networks(null, lines)]
     several_classes = []
     for name, about in summary["targets"].items():
         if len(about["classes"] or ()) > 2:
             several_classes.append(name)
-    read_by_ridge = [
-        line for line in lines if line.kind != SUPERVISED and line.method != "covariates"
-    ]
+    has_ridge = any(line.kind != SUPERVISED and line.method != "covariates" for line in lines)
     text = template().render(
         p=protocol,
         s={"trained_on": None, **summary},
         lines=lines,
         n_null=len(null),
-        null_of=" and ".join(dict.fromkeys(tested_by_null)),
+        null_of=" and ".join(dict.fromkeys(permuted)),
         several=several_classes,
-        read_by_ridge=bool(read_by_ridge),
+        has_ridge=has_ridge,
         scopes=SCOPES,
     )
     paragraphs = []

@@ -1,6 +1,6 @@
-"""What an evaluation found: `Results`, in memory or in a folder.
+"""`Results` of an evaluation, in memory or in a folder.
 
-The files of a folder are written together; protocol.json holds a digest of each, and an id of all.
+The tables of a folder belong together: protocol.json holds a digest of each, and an id of all.
 """
 
 from __future__ import annotations
@@ -17,36 +17,49 @@ import pandas as pd
 from nerve._utils.errors import problem
 from nerve._utils.files import claim, read_json, read_tsv, write_json, write_tsv
 from nerve._utils.privacy import printable_table, printable_tree
-from nerve.evaluation.statistics import compare, with_lines
+from nerve.evaluation.comparisons import compare
+from nerve.evaluation.predictions_table import with_lines
 from nerve.evaluation.whole_table import WholeTable
 
 FORMAT = 3
 PROTOCOL = "protocol.json"
 AGAIN = "Run the evaluation or experiment again."
-NULL_COLUMNS = ["cohort", "target", "row", "r"]
-CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
+_NULL_COLUMNS = ["cohort", "target", "row", "r"]
+_CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
 TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls", "curves")
-# columns of text, which may be empty, and of true or false
-_TEXT = (
-    *("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "title"),
-    *(
-        "swept",
-        "scope",
-        "trained_on",
-        "adapted",
-        "pretrained_on",
-        "cohort",
-        "target",
-        "class_column",
-    ),
-    *("participant", "line_a", "line_b", "metric", "among"),
-)
-_FLAGS = ("tie", "best_two", "simulated", "given")
+# columns of text, which may be empty
+_TEXT = [
+    "row",
+    "line",
+    "method",
+    "label",
+    "kind",
+    "group",
+    "view",
+    "variant",
+    "preset",
+    "title",
+    "swept",
+    "scope",
+    "trained_on",
+    "adapted",
+    "pretrained_on",
+    "cohort",
+    "target",
+    "class_column",
+    "participant",
+    "line_a",
+    "line_b",
+    "metric",
+    "among",
+]
+# columns of true or false
+_FLAGS = ["tie", "best_two", "simulated", "trained_before"]
 
 
 @dataclass
 class Results:  # numpydoc ignore=PR02
-    """What an evaluation found. A table is empty where there is nothing of its kind.
+    """Tables of everything that an evaluation computed; those not asked for are empty.
 
     Parameters
     ----------
@@ -60,8 +73,8 @@ class Results:  # numpydoc ignore=PR02
         cohort, participant, repeat, fold, group_number (those of one group are kept together).
     predictions : DataFrame
         cohort, target, row, participant, fold, observed (after covariates), predicted,
-        observed_raw, and repeat, class_column (of a class against all others: the column of the classes),
-        training_mean where there are any.
+        observed_raw, and, where there are any, repeat, training_mean and class_column (the column
+        of the classes, where the target is one class against all others).
     scores : DataFrame
         One row per cohort, target and row: scope, n, r with its 95 % interval, all other scores.
         It prints whole.
@@ -89,27 +102,27 @@ class Results:  # numpydoc ignore=PR02
     predictions: pd.DataFrame
     scores: pd.DataFrame
     comparisons: pd.DataFrame
-    nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=NULL_COLUMNS))
-    curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
+    nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_NULL_COLUMNS))
+    curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_CURVE_COLUMNS))
 
     def __post_init__(self) -> None:
         self.scores = WholeTable(self.scores)
 
     def compare(self, line_a: str | None = None, line_b: str | None = None) -> pd.DataFrame:
-        """Compare rows by the test that holds its level, and by the paper's paired bootstrap.
+        """Compare lines by the corrected test and by the paper's paired bootstrap.
 
         Parameters
         ----------
         line_a, line_b : str, optional
-            Lines of `rows`. Without them every two methods are compared, and the best with each
-            reference.
+            Ids of lines in `rows`. Without them every two methods are compared, and the best with
+            each reference.
 
         Returns
         -------
         DataFrame
             One row per cohort, target and pair, as `nerve.evaluation.compare` gives it: scores and
-            their difference; difference_low_cv, difference_high_cv and p_cv hold, difference_low,
-            difference_high and p are the paper's.
+            their difference; difference_low_cv, difference_high_cv and p_cv of the corrected test;
+            difference_low, difference_high and p of the paper's test.
         """
         if line_a is None or line_b is None:
             return self.comparisons
@@ -133,7 +146,7 @@ class Results:  # numpydoc ignore=PR02
         return pd.concat(parts, ignore_index=True)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write every table and, last, protocol.json, which names their content.
+        """Write every table and, last, protocol.json, which holds their digests.
 
         Parameters
         ----------
@@ -161,7 +174,7 @@ class Results:  # numpydoc ignore=PR02
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; tables of two evaluations, or changed since, are refused by name.
+        """Read what `save` wrote, and refuse tables that were changed or are of another evaluation.
 
         Parameters
         ----------

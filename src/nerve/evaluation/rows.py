@@ -1,4 +1,4 @@
-"""What a row of results is. Its identity is an id; labels are made for printing, never compared."""
+"""What a row of results is: an id, and what it ran with. Labels are only made for printing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Row:  # numpydoc ignore=PR02
     seed : int
         Of the method.
     scope : str
-        Whom it had seen (see `SCOPES`); with the cohorts, where these differ: scores.tsv has each.
+        Which of the tested participants it was trained on (see `SCOPES`). Where cohorts differ, the
+        text names the cohorts of each scope; scores.tsv has the scope of each.
     trained_on : str
         Cohorts that its encoder was trained on, with numbers of participants.
     width : int
@@ -65,7 +66,7 @@ class Row:  # numpydoc ignore=PR02
     adapted : str
         The substitute that a cohort made necessary.
     trained_before : bool
-        Whether it is a trained model, or numbers, of the user's: nothing was trained here.
+        Whether it is the user's own trained model or numbers: nothing was trained here.
     """
 
     row: str
@@ -89,7 +90,7 @@ class Row:  # numpydoc ignore=PR02
     trained_before: bool = False
 
 
-# whom a row had seen of the participants that it is tested on; decided once, by `evaluate_features`
+# which of the tested participants a row was trained on; decided once, by `evaluate_features`
 SCOPES = {
     "all": "pretrained, without labels, on all participants including those tested",
     "some": "pretrained, without labels, on some of the participants tested",
@@ -158,7 +159,7 @@ def lines_of(rows: pd.DataFrame) -> pd.DataFrame:
 def short_name(line: Any) -> str:
     """What a line is called, without its settings: its label, and the view if it is not FC."""
     view = "" if line.view in ("", "fc") else f"{line.view} view"
-    return ", ".join(part for part in (line.label, view) if part)
+    return ", ".join(filter(None, (line.label, view)))
 
 
 def line_label(line: Any, most: int | None = None) -> str:
@@ -190,8 +191,8 @@ def line_label(line: Any, most: int | None = None) -> str:
     words = setting_words(line)
     if most is not None and len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
-    method_and_preset = " ".join(part for part in (_title_not_in_label(line), line.preset) if part)
-    description = "; ".join(part for part in (method_and_preset, ", ".join(words)) if part)
+    method_and_preset = " ".join(filter(None, (_title_not_in_label(line), line.preset)))
+    description = "; ".join(filter(None, (method_and_preset, ", ".join(words))))
     return f"{name} ({description})" if description else name
 
 
@@ -310,7 +311,7 @@ def settings_text(line: Any) -> str:
     'NERVE, the settings of paper except epochs 1'
     """
     settings = settings_in_words(line.preset, setting_words(line))
-    return ", ".join(part for part in (_title_not_in_label(line), settings) if part)
+    return ", ".join(filter(None, (_title_not_in_label(line), settings)))
 
 
 def lines_with_permuted_networks(null: Iterable[Row], lines: Iterable[Row]) -> list[Row]:
@@ -328,7 +329,8 @@ def lines_with_permuted_networks(null: Iterable[Row], lines: Iterable[Row]) -> l
     list of Row
         One row per line.
     """
-    # numbers in the experiment file
+    # the id of a line begins with the method (or "null") and the number of its entry in the
+    # experiment file
     entries = {row.line.removeprefix("null-") for row in null}
     tested = {}
     for row in lines:
@@ -339,7 +341,7 @@ def lines_with_permuted_networks(null: Iterable[Row], lines: Iterable[Row]) -> l
 
 
 def contenders(rows: pd.DataFrame) -> list[str]:
-    """Lines that are compared with each other: the methods, or references where there are none.
+    """Lines that are compared with each other: the methods, or the references without methods.
 
     Parameters
     ----------
@@ -358,7 +360,7 @@ def contenders(rows: pd.DataFrame) -> list[str]:
 
 
 def references(rows: pd.DataFrame) -> list[str]:
-    """Reference lines that are no contenders: each is compared with the best contender."""
+    """Reference lines that are not contenders: each is compared with the best contender."""
     lines = lines_of(rows)
     is_reference = (lines["kind"] == REFERENCE) & (lines["method"] != "covariates")
     is_contender = lines.index.isin(contenders(rows))
@@ -366,5 +368,5 @@ def references(rows: pd.DataFrame) -> list[str]:
 
 
 def _title_not_in_label(line: Any) -> str:
-    """The title of the method; empty where the label has it."""
+    """The title of the method; empty where the label contains it."""
     return "" if line.title.casefold() in line.label.casefold() else line.title

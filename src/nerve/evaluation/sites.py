@@ -18,8 +18,8 @@ from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.statistics import score_each_row
 
 _N_FOLDS = 5
-# participants of a site, to be part of a score within sites
-_LEAST = 3
+# sites with fewer participants are left out of scores within sites
+_LEAST_PER_SITE = 3
 
 
 def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
     def score_within_sites(runs: pd.DataFrame) -> dict[str, float]:
         by_site = runs.groupby("site")[["observed", "predicted"]]
         centred = runs[["observed", "predicted"]] - by_site.transform("mean")
-        centred = centred[by_site.transform("size") >= _LEAST]
+        centred = centred[by_site.transform("size") >= _LEAST_PER_SITE]
         if not len(centred):
             return {"r_within_site": np.nan}
         return {"r_within_site": correlation(centred["observed"], centred["predicted"])}
@@ -102,7 +102,7 @@ def site_accuracy(features: FeatureSet, participants: Participants, protocol: Pr
 
 
 def site_verdict(r: float, r_within: float) -> str:
-    """What a reader should make of a pooled r and the r within sites.
+    """How to read a pooled r beside the r within sites.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def site_verdict(r: float, r_within: float) -> str:
     Returns
     -------
     str
-        Empty where r is too small to say.
+        A phrase; empty where r is too small to tell.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Train on one cohort and test on another: both as one, the first trained on, the second tested."""
+"""Train on one cohort and test on another: both are joined into one cohort with one fold."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def prepare_transfer(
 ) -> tuple[Cohort, Participants, Protocol]:
     """Join two cohorts, with folds that train on the first and test on the second.
 
-    Participants of the first who share a family or their FC with one of the second are not trained
-    on.
+    Participants of the first cohort who share a family or their FC with a participant of the second
+    are left out.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def prepare_transfer(
             f"{n_training[target]} participants of {train.name!r} are left to train on for "
             f"{target!r}",
             expected="at least two",
-            remedy="Those who share a family or their FC with someone tested are not trained on: "
-            "test other participants.",
+            remedy="Participants who share a family or their FC with a tested participant are not "
+            "trained on: test other participants.",
         )
     return both, replace(participants, trained_on=train.name), protocol
 
@@ -75,7 +75,7 @@ def shared_participants(cohort: Cohort, other: Cohort) -> np.ndarray:
     """
     other = other.align(cohort.parcellation)
     stack = Stack.concat([Stack.of(cohort.connectivity), Stack.of(other.connectivity)])
-    # numbers instead of ids, which may stand in both cohorts
+    # numbers instead of ids, because an id may be in both cohorts
     numbers = pd.DataFrame({"participant_id": [str(i) for i in range(len(stack))]})
     n = len(cohort)
     shared = np.zeros(n, bool)
@@ -88,20 +88,21 @@ def shared_participants(cohort: Cohort, other: Cohort) -> np.ndarray:
 def _join(train: Cohort, test: Cohort) -> Cohort:
     """Both cohorts under the name of the second, regions matched by label; the first comes first.
 
-    An id that stands in both is taken to be of two participants, and that of the first gets the
-    name of its cohort (behind a space, so that its place in the order of ids stays).
+    An id that is in both cohorts is taken to be of two participants. In the first cohort, the name
+    of the cohort is added to it (after a space, which keeps its place in the sorted ids).
     """
     ids = train.participants["participant_id"]
     in_both = ids.isin(test.participants["participant_id"])
     renamed = train.subset(np.arange(len(train)))
     renamed.participants["participant_id"] = ids.where(~in_both, ids + f" ({train.name})")
-    if train.name == test.name:  # recentring by cohort knows cohorts by their names
+    if train.name == test.name:
+        # recentring by cohort tells cohorts apart by their names
         renamed.name = f"{train.name} (training)"
     return Cohort.concat([renamed, test.align(train.parcellation)], name=test.name)
 
 
 def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
-    """Refuse a column that one cohort lacks, or that holds something else there."""
+    """Refuse columns that one cohort lacks, or that hold something else there."""
     for cohort, other in ((train, test), (test, train)):
         where = f"participants of {cohort.name!r}"
         known_columns(protocol.columns, cohort.participants.columns, where)
@@ -118,9 +119,7 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
         training_column = train.participants[name]
         test_column = test.participants[name]
         if test_column.isna().all():
-            raise problem(
-                where, f"{name!r} is missing for everyone", remedy="Fill it in, or leave it out."
-            )
+            raise problem(where, f"{name!r} has no values", remedy="Fill it in, or leave it out.")
         if is_numeric(training_column) != is_numeric(test_column):
             content = "numbers" if is_numeric(test_column) else "words"
             raise problem(

@@ -24,7 +24,6 @@ from nerve.evaluation.feature_sets import (
     FitInFold,
     LearnedInFolds,
     TrainedInFolds,
-    make_feature_set,
 )
 from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.participants import prepare_participants
@@ -32,6 +31,7 @@ from nerve.evaluation.protocol import Protocol, known_fields
 from nerve.evaluation.results import Results
 from nerve.evaluation.rows import SUPERVISED
 from nerve.evaluation.transfer import prepare_transfer, shared_participants
+from nerve.evaluation.user_features import make_feature_set
 from nerve.experiments.encoders import (
     fit_and_describe,
     is_trained,

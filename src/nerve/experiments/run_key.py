@@ -97,7 +97,7 @@ def cohort_key(
     return {
         "data": data[name],
         "timeseries": config.cohorts[name].timeseries,
-        "protocol": config.protocol_of(name).deciding(),
+        "protocol": config.protocol_of(name).prediction_settings(),
         "code": code,
     }
 

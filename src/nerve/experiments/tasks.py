@@ -35,9 +35,9 @@ from nerve.evaluation.feature_sets import (
     FitInFold,
     LearnedInFolds,
     TrainedInFolds,
-    make_feature_set,
 )
 from nerve.evaluation.rows import Row, line_label
+from nerve.evaluation.user_features import make_feature_set
 from nerve.experiments.encoders import (
     can_read,
     fit_and_describe,
@@ -181,7 +181,7 @@ class NetworkTask(Task):
         evaluation = evaluate_features(
             features,
             cohort,
-            participants.only(self.target),
+            participants.with_target(self.target),
             protocol,
             self.row,
             predict_site=False,

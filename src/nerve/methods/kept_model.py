@@ -221,7 +221,7 @@ class KeptModel:
                     groups=groups,
                     strata=strata,
                 )
-            weights, biases = ridge.linear()
+            weights, biases = ridge.linear_weights()
             self.weights_[:, targets] = weights
             self.biases_[targets] = biases
             errors = _errors_out_of_fold(
