@@ -214,7 +214,7 @@ def test_evaluate_says_what_was_resampled(folders, tmp_path, unpainted):
     assert r == pytest.approx(np.corrcoef(means)[0, 1], abs=1e-3)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Cohort a was resampled: schaefer200-17" in page
-    assert "Cohorts of several atlases in one" in page
+    assert "Cohorts in a common atlas" in page
 
 
 def test_cohorts_of_one_atlas_have_nothing_to_say(folders):
