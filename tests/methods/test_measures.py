@@ -27,7 +27,7 @@ def test_every_method_says_what_it_needs(name):
     method = method_class(name)
     for measure in MEASURES:
         if measure in method.measures:
-            assert method.align_and_check(method(), cohort(measure)).measure == measure
+            assert method.align_and_check_measure(method(), cohort(measure)).measure == measure
             continue
         with pytest.raises(NerveError, match=f"and {method.__name__} needs Pearson correlations"):
             method().fit(

@@ -170,14 +170,14 @@ class _Flat:
         self.n_features_in_ = np.asarray(data).shape[1]
         return cohort
 
-    def align_and_check(self, data, parcellation):
+    def align_and_check_measure(self, data, parcellation):
         if isinstance(data, Cohort):
             return data
         table = validate_data(self, data, reset=parcellation is None, dtype=float)
         mixed = np.sin(
             table @ np.cos(np.arange(table.shape[1] * 8.0)).reshape(-1, 8) + np.arange(8)
         )
-        return super().align_and_check(
+        return super().align_and_check_measure(
             np.tanh(mixed[:, :, None] * mixed[:, None, :]), parcellation or REGIONS
         )
 

@@ -1,4 +1,4 @@
-"""Covariates removed by linear regression, with coefficients from the training fold only."""
+"""Covariates removed by linear regression, with the coefficients of those whom `fit` is given."""
 
 from __future__ import annotations
 

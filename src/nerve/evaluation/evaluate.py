@@ -220,10 +220,11 @@ def combine(
     described = [_described(row, evaluations, encoder_seconds or {}) for row in rows]
     row_table = rows_table(described)
     predictions = _concatenated(evaluations, "predictions")
-    nulls = _concatenated(evaluations, "nulls")
+    nulls = _concatenated(evaluations, "nulls")  # r where the targets were permuted
     curves = _concatenated(evaluations, "curves")
 
-    # rows of permuted networks are a null distribution: they are scored but not compared
+    # Rows of kind NULL are encoders whose networks (not targets) were permuted. They are a null
+    # distribution: scored but not compared.
     null_rows = row_table.loc[row_table["kind"] == NULL, "row"]
     is_null = predictions["row"].isin(null_rows)
     null_predictions = predictions[is_null]
@@ -391,9 +392,9 @@ def _p_permuted_networks(
     by_row = rows.set_index("row")
     lines = scores["row"].map(by_row["line"])
     mean_r = scores["r"].groupby([scores["cohort"], scores["target"], lines]).transform("mean")
-    tested = scores.assign(r=mean_r, encoder=scores["row"].map(by_row["method"]))
-    nulls = null_scores.assign(encoder=null_scores["row"].map(by_row["method"]))
-    p = pd.Series(_one_sided_p(tested, nulls, ["cohort", "target", "encoder"]), scores.index)
+    tested = scores.assign(r=mean_r, method=scores["row"].map(by_row["method"]))
+    nulls = null_scores.assign(method=null_scores["row"].map(by_row["method"]))
+    p = pd.Series(_one_sided_p(tested, nulls, ["cohort", "target", "method"]), scores.index)
     is_trained = scores["row"].map(by_row["kind"]) == SELF_SUPERVISED
     return p.where(is_trained).tolist()
 

@@ -156,8 +156,8 @@ class SlurmConfig(_Strict):
     minutes: int = Field(
         60,
         ge=1,
-        description="Time limit. A job that reaches it is queued again: encoders resume from their "
-        "last checkpoint, other runs begin again.",
+        description="Time limit. A job that reaches it is queued again: encoders, also those "
+        "of folds, resume from their last checkpoint; supervised methods begin again.",
     )
     cpus: int = Field(1, ge=1)
     gpus: int = Field(0, ge=0)

@@ -1,4 +1,4 @@
-"""Encoders on disk: trained on pooled cohorts and saved, with what a report shows of them.
+"""Encoders: trained in folds or on all participants, and saved with what a report shows of them.
 
 An encoder is trained in the folder where it will be saved, so that its checkpoints are there. If
 the training is killed, the next attempt in the same folder resumes from the last checkpoint.
@@ -15,6 +15,7 @@ import numpy as np
 from nerve._utils.errors import NerveError, NerveWarning
 from nerve._utils.files import atomic_file, claim, write_json
 from nerve.data.cohort import Cohort
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.rows import NULL, Row, line_label
 from nerve.interpret.pretraining import describe_run
 from nerve.methods.pretrained import located
@@ -27,6 +28,28 @@ _DESCRIPTION = (
     "reconstruction.json",
     "reconstruction.npz",
 )
+
+
+def learns_in_folds(protocol: Protocol, recentre: str | None) -> bool:
+    """Whether an encoder is trained in every fold, on its training participants alone.
+
+    Otherwise it is trained once, on all participants without their labels, and serves all folds.
+    What recentres is always learned in folds. It subtracts the mean of each site: were that the
+    mean of all participants of the site, their matrices would sum to zero, and a tested participant
+    could be computed from the others.
+
+    Parameters
+    ----------
+    protocol : Protocol
+        With the `pretrain_scope`.
+    recentre : str, optional
+        The parameter of that name of the method.
+
+    Returns
+    -------
+    bool
+    """
+    return protocol.pretrain_scope == "train_folds" or bool(recentre)
 
 
 def fit_and_describe(method: Any, cohorts: list[Cohort], folder: Path | None, row: Row) -> Any:

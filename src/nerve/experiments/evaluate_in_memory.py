@@ -36,6 +36,7 @@ from nerve.experiments.encoders import (
     fit_and_describe,
     is_trained,
     keep_description,
+    learns_in_folds,
     pretrained_encoder_of,
     scope_of_seen,
     training_counts,
@@ -270,10 +271,7 @@ def _make_features(
         _note_pretraining(network, make(), tested)
         return network
     method = make()
-    # `recentre` subtracts the mean of each site. Were it the mean of all its participants, the
-    # matrices of a site would sum to zero, and a tested participant could be computed from the
-    # others. So it is learned inside each fold, whatever the scope.
-    if tested.protocol.pretrain_scope == "train_folds" or getattr(method, "recentre", None):
+    if learns_in_folds(tested.protocol, getattr(method, "recentre", None)):
         in_folds = LearnedInFolds(name, fit=lambda training: make().fit(training))
         if tested.trained_on is not None:
             in_folds.trained_on = {tested.trained_on.name: len(tested.trained_on)}

@@ -307,8 +307,8 @@ def _hold_card(folder: str, cards: tuple[str, ...]) -> ExitStack:
 class SlurmJob:
     """A run as a SLURM job.
 
-    When its time is up it is queued again. Encoders then resume from their last checkpoint;
-    networks that are trained inside folds begin again.
+    When its time is up it is queued again. Encoders, also those of folds, then resume from their
+    last checkpoint; supervised methods begin again.
     """
 
     def __call__(self, folder: str, run_id: str, threads: int) -> str:

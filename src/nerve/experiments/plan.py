@@ -14,6 +14,7 @@ from nerve._utils.errors import NerveError, listed
 from nerve.evaluation.feature_sets import NAMED
 from nerve.evaluation.rows import NULL, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig
+from nerve.experiments.encoders import learns_in_folds
 from nerve.experiments.method_rows import file_row, is_model, method_row
 from nerve.experiments.run_key import Recipe, cohort_key, content_hash, pool_key
 from nerve.experiments.tasks import (
@@ -157,11 +158,8 @@ class ExperimentPlan:
         in_folds = []
         on_all = []
         for name in cohorts:
-            pretrain_scope = self.config.protocol_of(name).pretrain_scope
-            # `recentre` subtracts the mean of each site. Were it the mean of all its participants,
-            # the matrices of a site would sum to zero, and a tested participant could be computed
-            # from the others. So it is learned inside each fold, whatever the scope.
-            if pretrain_scope == "train_folds" or recipe.settings.get("recentre"):
+            protocol = self.config.protocol_of(name)
+            if learns_in_folds(protocol, recipe.settings.get("recentre")):
                 in_folds.append(name)
             else:
                 on_all.append(name)

@@ -253,7 +253,7 @@ class Method(BaseEstimator):
             In the region order of `parcellation_`, which the method keeps from now on.
         """
         self.check_parameters()
-        cohort = self.align_and_check(data, getattr(self, "parcellation", None))
+        cohort = self.align_and_check_measure(data, getattr(self, "parcellation", None))
         self.parcellation_ = cohort.parcellation
         self.n_features_in_ = cohort.n_regions
         counts = cohort.cohort_names.value_counts(sort=False)
@@ -290,7 +290,9 @@ class Method(BaseEstimator):
         """
         return cohort.fc_fingerprint in self.data_.get("fc", ())
 
-    def align_and_check(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
+    def align_and_check_measure(
+        self, data: Any, parcellation: Parcellation | str | None = None
+    ) -> Cohort:
         """Reorder the regions of data by label, and refuse a measure that the method cannot use.
 
         Parameters
@@ -322,7 +324,7 @@ class Method(BaseEstimator):
     def align_to_fitted(self, data: Any) -> Cohort:
         """Reorder the regions of data by label, into the order that the method was fitted with.
 
-        Every `transform` and `predict` begins here. `align_and_check` says what is refused.
+        Every `transform` and `predict` begins here. `align_and_check_measure` says what is refused.
 
         Parameters
         ----------
@@ -333,7 +335,7 @@ class Method(BaseEstimator):
         Cohort
         """
         self.check_fitted()
-        return self.align_and_check(data, self.parcellation_)
+        return self.align_and_check_measure(data, self.parcellation_)
 
     def check_fitted(self) -> None:
         """Raise `NotFitted` before `fit`."""

@@ -345,7 +345,9 @@ class FineTunedNERVE(SupervisedMethod):
         self.pretrained_ = {"name": self._name_of_pretrained(), "weights": _hash_of(weights)}
         return cohort
 
-    def align_and_check(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
+    def align_and_check_measure(
+        self, data: Any, parcellation: Parcellation | str | None = None
+    ) -> Cohort:
         """Reorder the regions of data by label, as the pretrained encoder has them.
 
         Parameters
@@ -360,7 +362,7 @@ class FineTunedNERVE(SupervisedMethod):
         """
         if parcellation is None and hasattr(self, "encoder_"):
             parcellation = self.encoder_.parcellation_
-        return super().align_and_check(data, parcellation)
+        return super().align_and_check_measure(data, parcellation)
 
     def learn_target(self, y: Any) -> np.ndarray:
         """Check the target and find its scale; three or more different words are classes."""

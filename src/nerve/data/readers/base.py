@@ -8,13 +8,15 @@ To add a reader:
 
    - ``find(source: Path, options: Options) -> list[ScanFile]`` lists the scans below a source,
      sorted, from names rather than contents. It must return an empty list when the layout of the
-     source is not its own.
+     source is not its own. When the layout is its own and the user must choose first (one of
+     several atlases, say), it raises `NerveError`.
    - ``read(scan: ScanFile, options: Options) -> ScanData`` opens one of these scans. It must return
      the matrix (R, R) or the time series (volumes, R) as it stands in the file, with the region
      labels if the file has any.
 
 2. Import its class in ``nerve/data/readers/registry.py`` and add it to `READERS`, before less
-   specific readers.
+   specific readers. (Those with ``fallback = True`` read files without any convention; they stand
+   last, and are asked only when no other reader finds anything.)
 
 Everything else is done for all readers alike: ids, the participants table, region order, r or
 Fisher z, checks of the matrix, repeated scans, missing regions, motion, parallel reading, the
@@ -348,8 +350,8 @@ class Reader(ABC):
         """List the scans below a source, sorted.
 
         Must be quick (it reads names, and opens at most `N_OPENED_IN_FIND` scans) and must not
-        fail on other sources. For `--format auto` the reader that finds most scans is taken; of equals, the one
-        that stands first in `READERS`.
+        fail on other sources. For `--format auto` the reader that finds most scans is taken; of
+        equals, the one that stands first in `READERS`.
 
         Parameters
         ----------

@@ -221,8 +221,8 @@ def find_scans(source: Path, options: Options) -> tuple[Reader, list[ScanFile]]:
     """Choose the reader of a source and list its scans.
 
     Of all readers it is the one that finds most scans (of equals, the first in `READERS`). The
-    reader of files without any convention, the last, is asked only when no other finds anything. If
-    none does, the refusal of one that knows the layout is raised.
+    readers of files without any convention (`fallback`), which stand last, are asked only when no
+    other finds anything. If none does, the refusal of one that knows the layout is raised.
 
     Parameters
     ----------
