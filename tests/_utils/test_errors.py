@@ -1,9 +1,14 @@
 """Errors name what is wrong, where and about whom."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
+import nerve
+from nerve._utils import errors
 from nerve._utils.errors import (
     NerveError,
     NotFitted,
@@ -78,3 +83,46 @@ def test_options_become_parameters_but_not_those_of_commands(on_the_command_line
 def test_an_error_inside_names_parameters_and_keeps_its_class():
     with pytest.raises(ParticipantError, match=r"^Say seed=1$"), naming_parameters():
         raise ParticipantError([0], "Say --seed 1")
+
+
+# Words that follow an option in our messages and are its value.
+VALUES = {
+    *("DIR", "FILE", "FILE.dlabel.nii", "NAME", "SCORE", "TSV", "VALUE"),
+    *("age,sex", "age=THEIRS", "age_in_words", "auto", "average", "bids", "cpu"),
+    *("drop-participant", "drop-region", "first", "keep", "local", "lower", "lr", "lr=0.001"),
+    *("missing", "name", "no", "none", "participant_id=THEIRS", "participants.tsv", "r"),
+    *("raw,pca,run", "results", "run", "schaefer400-17", "series", "session_id"),
+    *("session_id=THEIRS", "upper", "yes", "z"),
+}
+
+
+def test_every_word_after_an_option_in_a_message_is_known_as_its_value_or_not():
+    """A new verb after an option would be printed in Python as its value: `atlas="chooses"`."""
+    unknown = []
+    for path in Path(nerve.__file__).parent.rglob("*.py"):
+        for sentence in _messages(ast.parse(path.read_text())):
+            for outside_backticks in sentence.split("`")[::2]:
+                for _, word in errors._OPTION.findall(outside_backticks):
+                    if word and word not in VALUES and word not in errors._NOT_VALUES:
+                        unknown.append((path.name, word))
+    assert not unknown, "add them to VALUES here, or to _NOT_VALUES in _utils/errors.py"
+    assert not VALUES & set(errors._NOT_VALUES)
+
+
+def _messages(tree):
+    """All texts of a module but docstrings; in f-strings, {} where a value is put in."""
+    docstrings = set()
+    inside_f_strings = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            docstrings.add(node.value)
+        if isinstance(node, ast.JoinedStr):
+            inside_f_strings.update(node.values)
+            pieces = [
+                part.value if isinstance(part, ast.Constant) else "{}" for part in node.values
+            ]
+            yield "".join(pieces)
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and node not in docstrings and node not in inside_f_strings:
+            yield node.value
