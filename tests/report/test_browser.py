@@ -116,6 +116,19 @@ def test_a_term_leads_to_its_line_of_the_glossary(painted, browser):
     assert target.startswith("scope")
 
 
+def test_a_table_of_maps_is_saved_by_a_click(painted, experiment, browser, tmp_path):
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    open_page(browser, painted / "report.html", 1400)
+    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    browser.execute_script("document.querySelector('.download a').click()")
+    saved = tmp_path / "attention.tsv"
+    WebDriverWait(browser, timeout=120).until(lambda _: saved.is_file())
+    n_lines = len((experiment / "interpretation" / "attention.tsv").read_text().splitlines())
+    assert len(saved.read_text().splitlines()) == n_lines == 129
+
+
 def test_table_sorts_by_number_both_ways_and_by_name(opened):
     table = "document.querySelector('#paper-table')"
     column = opened.execute_script(
