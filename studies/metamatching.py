@@ -99,10 +99,10 @@ def keep_magnitude(predicted: np.ndarray) -> np.ndarray:
 
 
 def score_draw(cohort: nerve.Cohort, seed: int) -> Rows:
-    """Yield scores with few labels of the target, for one draw of source and target sites."""
+    """Yield scores with few labels of the target, for one draw of source sites."""
     sites = sorted(cohort.participants["site"].unique())
-    sites = np.random.default_rng(seed).permutation(sites)
-    is_source = cohort.participants["site"].isin(sites[: len(sites) // 2]).to_numpy()
+    drawn_sites = np.random.default_rng(seed).permutation(sites)[: len(sites) // 2]
+    is_source = cohort.participants["site"].isin(drawn_sites).to_numpy()
     source = cohort.subset(np.flatnonzero(is_source))
     target = cohort.subset(np.flatnonzero(~is_source))
 

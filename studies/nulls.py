@@ -1,4 +1,4 @@
-"""Do intervals cover, and do tests keep their level? The two simulated tables of docs/reliability.md.
+"""Do intervals cover the truth, and do tests keep their level? Tables of docs/reliability.md.
 
 `python -m studies.nulls --page` simulates cohorts whose truth is known and evaluates them as the
 package does: kernel ridge with λ from inner folds, 10 folds, families kept together. Eight numbers
@@ -282,11 +282,10 @@ def fold_scores(
     metric: str, observed: np.ndarray, predicted: np.ndarray, folds: np.ndarray
 ) -> np.ndarray:
     """Return the score in each fold; an AUC of a fold without both classes is left out."""
-    scores = []
+    scores = np.empty(N_FOLDS)
     for fold in range(N_FOLDS):
         in_fold = folds == fold
-        scores.append(score(metric, observed[in_fold], predicted[in_fold]))
-    scores = np.array(scores)
+        scores[fold] = score(metric, observed[in_fold], predicted[in_fold])
     return scores[np.isfinite(scores)]
 
 

@@ -88,8 +88,8 @@ class NERVECorrection:
         self.module = MaskedAutoencoder(
             patching, dim=64, depth=2, init="signs", standardise=True, n_components=0
         )
-        directions = symmetric_matrices(shrinkage.directions.T, patching.n_regions)
-        directions = torch.from_numpy(patching.pack(directions)).T  # (S, k)
+        matrices = symmetric_matrices(shrinkage.directions.T, patching.n_regions)  # (k, R, R)
+        directions = torch.from_numpy(patching.pack(matrices)).T  # (S, k)
         self.packed_directions = directions / directions.square().sum(0)
 
     def predict(self, units: np.ndarray) -> np.ndarray:

@@ -1,10 +1,11 @@
-"""How wide should a resampling be? The table of docs/any-atlas.md on widths, where the truth is known.
+"""How wide should a resampling be? The table of docs/any-atlas.md on widths.
 
 `python -m studies.resampling_width --data FOLDER OUT.tsv`. Time series of many small regions
 (STAGES, 400; simulated, 1,000) are averaged into the regions of two coarser atlases: each small
 region goes to the nearest centre of its hemisphere. FC of the first atlas is resampled to the
-second, and compared with FC that was computed there. No label is used. Two correlations per width:
-of the two group means, and of each participant's deviations from them, on average.
+second, and compared with the truth: FC that was computed there. No label is used. There are two
+correlations per width: of the two group means, and of each participant's deviations from them, on
+average.
 """
 
 from __future__ import annotations

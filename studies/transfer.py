@@ -1,10 +1,11 @@
-"""Do models carry over between cohorts of different atlases? The transfer tables of docs/any-atlas.md.
+"""Do models carry over between cohorts of different atlases? Tables of docs/any-atlas.md.
 
-`python -m studies.transfer labels --data FOLDER OUT.tsv` predicts age and sex of UCLA (Schaefer-400)
-with models of ABIDE (CC200), and the reverse, both in one parcellation: raw FC, tangent space,
-shrunk tangent space and NERVE, with and without recentring by cohort. Ten folds of the tested
-cohort by itself stand beside them. λ comes from inner folds of the training cohort; no label of the
-tested cohort is used. STAGES has neither age nor sex, and only its mean FC is compared.
+`python -m studies.transfer labels --data FOLDER OUT.tsv` predicts age and sex of UCLA
+(Schaefer-400) with models of ABIDE (CC200), and the reverse, both in one parcellation: raw FC,
+tangent space, shrunk tangent space and NERVE, with and without recentring by cohort. Ten folds of
+the tested cohort by itself are given for comparison. λ comes from inner folds of the training
+cohort; no label of the tested cohort is used. STAGES has neither age nor sex: only its mean FC is
+compared.
 
 `python -m studies.transfer pool --data FOLDER OUT.tsv` trains NERVE without labels on the two other
 cohorts, on all three, on the judged one, and not at all (the weights before training, with the view
