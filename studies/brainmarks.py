@@ -54,7 +54,10 @@ def split_cohort(cohort: Cohort) -> dict[str, Cohort]:
 
 
 def write_data(parts: dict[str, Cohort], root: Path) -> None:
-    """Write series, in half precision, and targets as Brainmarks' script for ABIDE does."""
+    """Write series and targets as Brainmarks' script for ABIDE does.
+
+    Each series is standardised, in half precision, with its means and standard deviations beside it.
+    """
     import datasets  # only in Brainmarks' environment
 
     n_regions = parts["train"].n_regions
@@ -106,7 +109,7 @@ def environment_variables(out: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TEMPLATEFLOW_AUTOUPDATE": "off",
         "WANDB_MODE": "disabled",
-        # with more threads, other programs on the same cores slow it by far more than their share
+        # so that other programs on the same cores slow it by no more than their share
         "OMP_NUM_THREADS": "1",
         "ABIDE_ROOT": str(out / "data"),
         "NERVE_RUN": str(out / "run"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 
+# numpy and torch read this once, when they are imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
@@ -31,7 +32,7 @@ from nerve.methods.finetuned import FineTunedNERVE
 PAGE = DOCS / "howto" / "fine-tuning.md"
 TARGETS = {"age": "r", "sex": "auc"}
 PROTOCOL = {"n_folds": 5, "motion": "none", "pretrain_scope": "all", "n_bootstrap": 0}
-# at most; an epoch of ABIDE has four times as many steps
+# at most; one epoch of ABIDE has four times as many steps as one of UCLA
 EPOCHS = {"abide": 8, "ucla": 30}
 EPOCHS_OF_HEAD = 30
 FROZEN = "NERVE `small`, frozen, kernel ridge"
@@ -110,6 +111,7 @@ def scores_table(folder: Path) -> str:
     Bold is the best of a column; = is not distinguishable from it (p ≥ .05).
     """
     tables = []
+    # names of rows have a hyphen, pretraining.tsv has none
     for path in sorted(folder.glob("*-*.tsv")):
         tables.append(read_tsv(path, dtype={"participant": str}))
     predictions = pd.concat(tables, ignore_index=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 
+# numpy and torch read this once, when they are imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
