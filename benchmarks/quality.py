@@ -35,12 +35,12 @@ def sets() -> dict[str, Any]:
 def run() -> list[dict[str, object]]:
     if not DATA.is_dir():
         return [{"name": "not measured: the real data are not on this machine (../shared/data)"}]
-    from studies.recipe import abide
+    from studies._cohorts import read_abide
 
     import nerve
     from nerve.evaluation import score_table
 
-    cohort = abide(DATA)
+    cohort = read_abide(DATA)
     features, seconds = {}, {}
     for name, method in sets().items():
         began = time.process_time()

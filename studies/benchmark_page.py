@@ -1,15 +1,14 @@
-"""docs/benchmark.md from the results folders of configs/*_benchmark.yaml: tables, figures, cost, and who wins.
+"""Write docs/benchmark.md: which method predicts best on real cohorts, and at what cost?
 
-`python -m studies.benchmark_page out/abide_benchmark out/ucla_benchmark` writes the page and its figures. Nothing on the
-page is typed by hand but the words between the numbers.
+`python -m studies.benchmark_page out/abide_benchmark out/ucla_benchmark` reads the results folders
+of the experiments `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`, and writes the
+page and its figures (`docs/images`). All numbers on the page come from these folders.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,8 @@ from nerve.report.figures.colours import CYCLE, MUTED, RC
 from nerve.report.load import load_results
 
 DOCS = Path(__file__).parents[1] / "docs"
-UNTRAINED = "untrained"  # the group of the controls
+UNTRAINED = "untrained"  # the group of the controls: encoders that were not trained
+SUBSTITUTE_MARK = " ‡"  # after the label of a line that used a substitute in a cohort
 
 INTRODUCTION = """# Benchmark on real participants
 
@@ -57,256 +57,316 @@ This page was written by `python -m studies.benchmark_page` from the results fol
 """
 
 
-@dataclass(eq=False)
-class Place:
-    """One cohort under one protocol: the score of each line and target, and its comparison with the best."""
+class CohortScores:
+    """Scores of all lines on one cohort under one protocol, as text for the page.
 
-    name: str
-    results: Results
-    runs: pd.DataFrame
+    A line is a set of rows that differ in their seed alone; its score is their mean.
 
-    def __post_init__(self) -> None:
-        scores = self.results.scores.merge(self.results.rows[["row", "line"]], on="row")
-        scores = scores[scores["cohort"] == self.name]
-        scores["score"] = scores["auc"].fillna(scores["r"]) if "auc" in scores else scores["r"]
+    Parameters
+    ----------
+    cohort : str
+        The name of the cohort.
+    results : Results
+        Results of the experiment.
+    runs : DataFrame
+        The table of its runs (`runs.tsv`), which names what could not be computed.
+    """
+
+    def __init__(self, cohort: str, results: Results, runs: pd.DataFrame) -> None:
+        self.cohort = cohort
+        self.results = results
+        self.runs = runs
+        line_of_row = results.rows[["row", "line"]]
+        predictions = results.predictions[results.predictions["cohort"] == cohort]
+        self.predictions = predictions.merge(line_of_row, on="row")
+
+        scores = results.scores.merge(line_of_row, on="row")
+        scores = scores[scores["cohort"] == cohort]
+        if "auc" in scores:
+            scores["score"] = scores["auc"].fillna(scores["r"])
+        else:
+            scores["score"] = scores["r"]
         self.targets = list(dict.fromkeys(scores["target"]))
         self.scores = scores.groupby(["line", "target"], sort=False).mean(numeric_only=True)
-        rows = lines_of(self.results.rows)
-        self.lines = rows.loc[
-            [line for line in rows.index if line in self.scores.index.get_level_values(0)]
-        ]
-        adapted = scores.dropna(subset="adapted").groupby("line", sort=False)["adapted"].first()
-        self.adapted = adapted[adapted != ""]
-        self.labels = {
-            str(line): short_name(row) + " ‡" * (line in self.adapted.index)
-            for line, row in self.lines.iterrows()
-        }
-        self.predictions = self.results.predictions[
-            self.results.predictions["cohort"] == self.name
-        ].merge(self.results.rows[["row", "line"]], on="row")
 
-    def column(self, target: str) -> pd.Series:
-        """The score of each line on a target, without the covariates, which predict something else."""
-        column = self.scores["score"].xs(target, level="target")
-        return column[[self.lines.at[line, "method"] != "covariates" for line in column.index]]
+        lines = lines_of(results.rows)
+        scored_lines = self.scores.index.get_level_values("line")
+        self.lines = lines.loc[[line for line in lines.index if line in scored_lines]]
 
-    def best(self, target: str) -> str:
-        """The line with the highest score, controls aside."""
-        column = self.column(target)
-        return str(
-            column[[self.lines.at[line, "group"] != UNTRAINED for line in column.index]].idxmax()
-        )
+        substitutes = scores.dropna(subset="adapted")
+        substitutes = substitutes.groupby("line", sort=False)["adapted"].first()
+        self.substitutes = substitutes[substitutes != ""]
+        self.labels = {}
+        for line, row in self.lines.iterrows():
+            mark = SUBSTITUTE_MARK if line in self.substitutes.index else ""
+            self.labels[str(line)] = short_name(row) + mark
 
-    @cache  # noqa: B019 - the page is made once
-    def against(self, line: str, other: str, target: str) -> dict[str, float]:
-        """Line minus other on one target, in a paired bootstrap."""
-        part = self.predictions[self.predictions["target"] == target]
-        return compare(part, line, other).iloc[0].to_dict()
+        self._comparisons: dict[tuple[str, str, str], dict[str, float]] = {}
 
-    def tied(self, target: str) -> set[str]:
-        """Lines that cannot be told from the best."""
-        best = self.best(target)
-        others = [line for line in self.column(target).index if line != best]
-        return {line for line in others if self.against(best, line, target)["p"] >= 0.05}
+    def scores_on(self, target: str) -> pd.Series:
+        """Return the score of each line on a target.
+
+        The line of covariates is left out, because it predicts another observed value.
+        """
+        scores = self.scores["score"].xs(target, level="target")
+        return scores[[self.lines.at[line, "method"] != "covariates" for line in scores.index]]
+
+    def best_line(self, target: str) -> str:
+        """Return the line with the highest score among all but the controls."""
+        scores = self.scores_on(target)
+        is_contender = [self.lines.at[line, "group"] != UNTRAINED for line in scores.index]
+        return str(scores[is_contender].idxmax())
+
+    def raw_line(self) -> str:
+        """Return the line of raw FC."""
+        return str(self.lines.index[self.lines["method"] == "raw"][0])
+
+    def compare_lines(self, line_a: str, line_b: str, target: str) -> dict[str, float]:
+        """Compare two lines on one target by the paired bootstrap; the difference is a − b."""
+        key = (line_a, line_b, target)
+        if key not in self._comparisons:
+            of_target = self.predictions[self.predictions["target"] == target]
+            self._comparisons[key] = compare(of_target, line_a, line_b).iloc[0].to_dict()
+        return self._comparisons[key]
+
+    def tied_lines(self, target: str) -> set[str]:
+        """Return the lines that are not distinguishable from the best one."""
+        best = self.best_line(target)
+        tied = set()
+        for line in self.scores_on(target).index:
+            if line != best and self.compare_lines(best, line, target)["p"] >= 0.05:
+                tied.add(line)
+        return tied
+
+    def is_below_raw(self, line: str, target: str) -> bool:
+        """Whether a line is worse than raw FC, by its score and by the paired bootstrap."""
+        scores = self.scores_on(target)
+        raw = self.raw_line()
+        if not scores[line] < scores[raw]:  # also if a score is not a number
+            return False
+        return self.compare_lines(raw, line, target)["p"] < 0.05
 
     def table(self) -> str:
-        """Markdown: one row per line, one column per target, then numbers per participant and CPU seconds."""
-        best, ties = ({t: f(t) for t in self.targets} for f in (self.best, self.tied))
-        heads = ["", *self.targets, "numbers", "CPU s"]
-        lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-        for line, row in self.lines.iterrows():
-            cells = [self.cell(str(line), t, best[t], ties[t]) for t in self.targets]
-            cost = [f"{int(row['width']):,}" if row["width"] else "", f"{row['seconds']:,.0f}"]
-            lines.append(f"| {' | '.join([self.labels[str(line)], *cells, *cost])} |")
-        return "\n".join(lines)
+        """Return a Markdown table of one row per line.
 
-    def cell(self, line: str, target: str, best: str, ties: set[str]) -> str:
-        """A score, its mark, and the r within sites."""
+        After one column per target come numbers per participant and CPU seconds.
+        """
+        heads = ["", *self.targets, "numbers", "CPU s"]
+        table_lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        best = {target: self.best_line(target) for target in self.targets}
+        tied = {target: self.tied_lines(target) for target in self.targets}
+        for line, row in self.lines.iterrows():
+            cells = [self.labels[str(line)]]
+            for target in self.targets:
+                cells.append(self._cell(str(line), target, best[target], tied[target]))
+            cells.append(f"{int(row['width']):,}" if row["width"] else "")
+            cells.append(f"{row['seconds']:,.0f}")
+            table_lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(table_lines)
+
+    def _cell(self, line: str, target: str, best: str, tied: set[str]) -> str:
+        """Return a score with its mark, and the r within sites in brackets."""
         if (line, target) not in self.scores.index:
             return ""
-        row = self.scores.loc[(line, target)]
-        text = plain(row["score"])
-        text = f"**{text}**" if line == best else f"{text} =" if line in ties else text
-        within = (
-            row.get("r_within_site", np.nan)
-            if self.lines.at[line, "method"] != "covariates"
-            else np.nan
-        )
-        return f"{text} ({plain(within)})" if np.isfinite(within) else text
+        scores = self.scores.loc[(line, target)]
+        text = format_score(scores["score"])
+        if line == best:
+            text = f"**{text}**"
+        elif line in tied:
+            text = f"{text} ="
+        r_within_site = scores.get("r_within_site", np.nan)
+        if self.lines.at[line, "method"] != "covariates" and np.isfinite(r_within_site):
+            text += f" ({format_score(r_within_site)})"
+        return text
 
     def remarks(self) -> list[str]:
-        """What rows had to substitute here, and which rows there are not."""
-        said = [f"- {self.labels[str(line)]}: {what}" for line, what in self.adapted.items()]
-        missing = self.runs[
-            (self.runs["cohort"] == self.name) & (self.runs["status"] == UNAVAILABLE)
-        ]
-        for reason, some in missing.groupby("reason", sort=False):
-            methods = dict.fromkeys(
-                one.removeprefix("probe ").split(" · ")[0] for one in some["run"]
-            )
-            said.append(f"- No row for {', '.join(methods)}: {reason}")
-        return [*said, ""] if said else []
+        """Return list items: which lines used a substitute, and which methods have no row."""
+        items = []
+        for line, substitute in self.substitutes.items():
+            items.append(f"- {self.labels[str(line)]}: {substitute}")
+        is_missing = (self.runs["cohort"] == self.cohort) & (self.runs["status"] == UNAVAILABLE)
+        for reason, runs in self.runs[is_missing].groupby("reason", sort=False):
+            methods = [run.removeprefix("probe ").split(" · ")[0] for run in runs["run"]]
+            items.append(f"- No row for {', '.join(dict.fromkeys(methods))}: {reason}")
+        if items:
+            items.append("")
+        return items
 
     def sentences(self) -> list[str]:
-        """Who wins, who ties, who fails, on each target."""
-        said = []
+        """Return one list item per target: the best line, ties, and lines below raw FC."""
+        items = []
         for target in self.targets:
-            best, ties = self.best(target), self.tied(target)
-            column = self.column(target)
-            reference = self.lines.index[self.lines["method"] == "raw"][0]
-            below = [
-                self.labels[str(line)]
-                for line in column.index[column < column[reference]]
-                if self.lines.at[line, "group"] != UNTRAINED
-                and self.against(reference, str(line), target)["p"] < 0.05
-            ]
-            tie = f", and {len(ties)} more cannot be told from it (=)" if ties else ", alone"
-            fail = f" Below raw FC: {'; '.join(below)}." if below else ""
-            said.append(
-                f"- **{target}**: {self.labels[best]} is best ({plain(column[best])}){tie}.{fail}"
-            )
-        return said
+            best = self.best_line(target)
+            n_tied = len(self.tied_lines(target))
+            scores = self.scores_on(target)
+            below_raw = []
+            for line in scores.index:
+                is_control = self.lines.at[line, "group"] == UNTRAINED
+                if not is_control and self.is_below_raw(str(line), target):
+                    below_raw.append(self.labels[str(line)])
+            item = f"- **{target}**: {self.labels[best]} is best ({format_score(scores[best])})"
+            if n_tied:
+                item += f", and {n_tied} more cannot be told from it (=)."
+            else:
+                item += ", alone."
+            if below_raw:
+                item += f" Below raw FC: {'; '.join(below_raw)}."
+            items.append(item)
+        return items
 
-    def controls(self) -> list[str]:
-        """What training added to each self-supervised line: trained minus untrained."""
-        said = []
-        for control, row in self.lines[self.lines["group"] == UNTRAINED].iterrows():
-            same = (self.lines["method"] == row["method"]) & (self.lines["preset"] == row["preset"])
-            for line in self.lines.index[same & (self.lines["group"] != UNTRAINED)]:
-                found = [(t, self.against(str(line), str(control), t)) for t in self.targets]
-                parts = [
-                    f"{t} {one['difference']:+.3f} ({probability(one['p'])})" for t, one in found
-                ]
-                said.append(f"- {self.labels[str(line)]}: {', '.join(parts)}")
-        return said
+    def training_effects(self) -> list[str]:
+        """Return one list item per self-supervised line: its scores minus those untrained."""
+        items = []
+        is_control = self.lines["group"] == UNTRAINED
+        for control, control_row in self.lines[is_control].iterrows():
+            same_method = self.lines["method"] == control_row["method"]
+            same_preset = self.lines["preset"] == control_row["preset"]
+            for line in self.lines.index[same_method & same_preset & ~is_control]:
+                differences = []
+                for target in self.targets:
+                    comparison = self.compare_lines(str(line), str(control), target)
+                    p = format_p(comparison["p"])
+                    differences.append(f"{target} {comparison['difference']:+.3f} ({p})")
+                items.append(f"- {self.labels[str(line)]}: {', '.join(differences)}")
+        return items
 
 
-def plain(value: float) -> str:
-    """.815 for 0.8151."""
+def format_score(value: float) -> str:
+    """Return .815 for 0.8151."""
     return f"{value:.3f}".replace("0.", ".", 1)
 
 
-def probability(p: float) -> str:
-    """p .04 for 0.043, p < .01 for less than that."""
-    return "p < .01" if p < 0.01 else f"p {p:.2f}".replace("0.", ".", 1)
+def format_p(p: float) -> str:
+    """Return "p .04" for 0.043, and "p < .01" below that."""
+    if p < 0.01:
+        return "p < .01"
+    return f"p {p:.2f}".replace("0.", ".", 1)
 
 
-def in_short(places: list[Place]) -> list[str]:
-    """Over all tables: how often each row is best or level with the best, and who is below raw FC throughout."""
-    level, columns, worse = Counter[str](), Counter[str](), Counter[str]()
-    for place in places:
-        raw = place.lines.index[place.lines["method"] == "raw"][0]
-        for target in place.targets:
-            column, best, ties = place.column(target), place.best(target), place.tied(target)
-            for line in map(str, column.index):
-                label = place.labels[line].removesuffix(
-                    " ‡"
-                )  # whatever it had to substitute in one cohort
-                columns[label] += 1
-                level[label] += line == best or line in ties
-                below = column[line] < column[raw]
-                worse[label] += below and place.against(str(raw), line, target)["p"] < 0.05
-    often = sorted(
-        (label for label in columns if level[label]),
-        key=lambda label: -level[label] / columns[label],
-    )
-    never = [label for label in columns if worse[label] == columns[label]]
-    ranks = [f"| {label} | {level[label]} of {columns[label]} |" for label in often]
-    said = [
-        "## In short",
-        "",
-        "| best, or level with the best | columns |",
-        "|---|---|",
-        *ranks,
-        "",
-    ]
-    return [*said, f"Below raw FC in every column: {'; '.join(never)}.", ""] if never else said
+def summarise(cohorts: list[CohortScores]) -> list[str]:
+    """Return the section over all tables: who is often best or tied, and who is below raw FC.
+
+    A line counts under the same label whether or not it used a substitute in a cohort.
+    """
+    n_columns: Counter[str] = Counter()
+    n_best_or_tied: Counter[str] = Counter()
+    n_below_raw: Counter[str] = Counter()
+    for cohort in cohorts:
+        for target in cohort.targets:
+            best = cohort.best_line(target)
+            tied = cohort.tied_lines(target)
+            for line in map(str, cohort.scores_on(target).index):
+                label = cohort.labels[line].removesuffix(SUBSTITUTE_MARK)
+                n_columns[label] += 1
+                n_best_or_tied[label] += line == best or line in tied
+                n_below_raw[label] += cohort.is_below_raw(line, target)
+
+    shares = {}
+    for label, count in n_best_or_tied.items():
+        if count:
+            shares[label] = count / n_columns[label]
+    text = ["## In short", "", "| best, or level with the best | columns |", "|---|---|"]
+    for label in sorted(shares, key=lambda label: -shares[label]):
+        text.append(f"| {label} | {n_best_or_tied[label]} of {n_columns[label]} |")
+    text.append("")
+    always_below = [label for label in n_columns if n_below_raw[label] == n_columns[label]]
+    if always_below:
+        text += [f"Below raw FC in every column: {'; '.join(always_below)}.", ""]
+    return text
 
 
-def site_words(results: Results) -> list[str]:
-    """How well each line tells sites apart."""
-    column = "site_accuracy"
-    if column not in results.scores:
+def site_sentences(results: Results) -> list[str]:
+    """Return a sentence on how well the features of each line predict the site, if known."""
+    if "site_accuracy" not in results.scores:
         return []
-    table = results.scores.merge(results.rows[["row", "line"]], on="row")
-    by_line = table.groupby("line", sort=False)[column].first().dropna()
+    scores = results.scores.merge(results.rows[["row", "line"]], on="row")
+    accuracies = scores.groupby("line", sort=False)["site_accuracy"].first().dropna()
+    if not len(accuracies):
+        return []
     lines = lines_of(results.rows)
-    parts = [f"{short_name(lines.loc[line])} {plain(value)}" for line, value in by_line.items()]
-    return (
-        [f"Balanced accuracy with which features predict the site: {', '.join(parts)}."]
-        if parts
-        else []
-    )
+    parts = []
+    for line, accuracy in accuracies.items():
+        parts.append(f"{short_name(lines.loc[line])} {format_score(accuracy)}")
+    return [f"Balanced accuracy with which features predict the site: {', '.join(parts)}."]
 
 
-def cost_figure(place: Place) -> Figure:
-    """Score against CPU seconds, a panel per target; NERVE's default with more and more epochs is joined by a line."""
-    groups = list(dict.fromkeys(place.lines["group"]))
+def draw_cost(cohort: CohortScores) -> Figure:
+    """Draw scores against CPU seconds, one panel per target.
+
+    The rows of NERVE's default preset, which differ in their epochs, are joined by a line.
+    """
+    groups = list(dict.fromkeys(cohort.lines["group"]))
+    n_targets = len(cohort.targets)
     with rc_context(RC):
         figure, axes = plt.subplots(
-            1, len(place.targets), figsize=(3.4 * len(place.targets), 3.6), layout="constrained"
+            1, n_targets, figsize=(3.4 * n_targets, 3.6), layout="constrained", squeeze=False
         )
-        for ax, target in zip(np.atleast_1d(axes), place.targets, strict=True):
-            column = place.column(target)
-            seconds = place.lines["seconds"].reindex(column.index).clip(lower=0.1)
+        panels = axes[0]
+        for ax, target in zip(panels, cohort.targets, strict=True):
+            scores = cohort.scores_on(target)
+            lines = cohort.lines.reindex(scores.index)
+            seconds = lines["seconds"].clip(lower=0.1)
             for group, colour in zip(groups, CYCLE, strict=False):
-                mine = place.lines["group"].reindex(column.index) == group
-                ax.scatter(seconds[mine], column[mine], color=colour, s=16, label=group)
-            ours = (place.lines["method"] == "nerve") & (place.lines["preset"] == "default")
-            path = seconds[ours.reindex(column.index)].sort_values()
-            ax.plot(path, column[path.index], color=MUTED, linewidth=0.9, zorder=0)
+                in_group = lines["group"] == group
+                ax.scatter(seconds[in_group], scores[in_group], color=colour, s=16, label=group)
+            is_default_nerve = (lines["method"] == "nerve") & (lines["preset"] == "default")
+            sorted_seconds = seconds[is_default_nerve].sort_values()
+            ax.plot(
+                sorted_seconds, scores[sorted_seconds.index], color=MUTED, linewidth=0.9, zorder=0
+            )
             ax.set(xscale="log", title=target, xlabel="CPU seconds, training and probes")
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter(NullFormatter())
-        np.atleast_1d(axes)[0].set_ylabel("r, or AUC")
+        panels[0].set_ylabel("r, or AUC")
         figure.legend(
-            *np.atleast_1d(axes)[0].get_legend_handles_labels(),
-            loc="outside upper left",
-            ncols=len(groups),
+            *panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(groups)
         )
     return figure
 
 
-def section(folder: Path, places: list[Place]) -> list[str]:
-    """One experiment: a table per cohort, the sentences, the controls and the forest figure."""
-    results = places[0].results
-    said = [f"## {results.about['title']}", ""]
-    for place in places:
-        n = int(results.cohorts.set_index("cohort").at[place.name, "n"])
-        said += [
-            f"### {place.name} ({n} participants)",
-            "",
-            place.table(),
-            "",
-            *place.remarks(),
-            *place.sentences(),
-            "",
-        ]
-        if place is places[0]:
-            drawn = f"images/{folder.name}_cost.svg"
-            cost_figure(place).savefig(DOCS / drawn, metadata={"Date": None})
-            said += [f"![Score against CPU seconds]({drawn})", ""]
-        controls = place.controls()
-        said += (
-            ["What training added (trained minus untrained):", "", *controls, ""]
-            if controls
-            else []
-        )
-    said += [*site_words(results), ""]
-    figure = f"images/{folder.name}.svg"
+def experiment_section(folder: Path, cohorts: list[CohortScores]) -> list[str]:
+    """Return the section of one experiment, and write its two figures.
+
+    It has a table with remarks and sentences per cohort, the cost figure of the first cohort, and
+    the forest plot.
+    """
     (DOCS / "images").mkdir(exist_ok=True)
+    results = cohorts[0].results
+    n_participants = results.cohorts.set_index("cohort")["n"]
+    text = [f"## {results.about['title']}", ""]
+    for cohort in cohorts:
+        n = int(n_participants[cohort.cohort])
+        text += [f"### {cohort.cohort} ({n} participants)", ""]
+        text += [cohort.table(), ""]
+        text += cohort.remarks()
+        text += [*cohort.sentences(), ""]
+        if cohort is cohorts[0]:
+            cost_image = f"images/{folder.name}_cost.svg"
+            draw_cost(cohort).savefig(DOCS / cost_image, metadata={"Date": None})
+            text += [f"![Score against CPU seconds]({cost_image})", ""]
+        training_effects = cohort.training_effects()
+        if training_effects:
+            text += ["What training added (trained minus untrained):", ""]
+            text += [*training_effects, ""]
+    text += [*site_sentences(results), ""]
+
+    forest_image = f"images/{folder.name}.svg"
     with rc_context(RC):
-        draw("forest", load_results(folder)).savefig(DOCS / figure, metadata={"Date": None})
-    return [*said, f"![Forest plot: every row and target]({figure})", ""]
+        forest = draw("forest", load_results(folder))
+        forest.savefig(DOCS / forest_image, metadata={"Date": None})
+    text += [f"![Forest plot: every row and target]({forest_image})", ""]
+    return text
 
 
-def places_of(folder: Path) -> list[Place]:
-    """The cohorts of an experiment."""
-    results, runs = Results.load(folder), read_tsv(folder / "runs.tsv")
-    return [Place(str(name), results, runs) for name in results.cohorts["cohort"]]
+def load_cohorts(folder: Path) -> list[CohortScores]:
+    """Load the scores of each cohort of an experiment."""
+    results = Results.load(folder)
+    runs = read_tsv(folder / "runs.tsv")
+    return [CohortScores(str(name), results, runs) for name in results.cohorts["cohort"]]
 
 
 def main() -> None:
+    """Read the command line and write the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -315,10 +375,13 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=DOCS / "benchmark.md")
     args = parser.parse_args()
-    places = {folder: places_of(folder) for folder in args.folders}
-    sections = [text for folder, some in places.items() for text in section(folder, some)]
-    short = in_short([place for some in places.values() for place in some])
-    args.out.write_text("\n".join([INTRODUCTION, *short, *sections]))
+    all_cohorts = []
+    sections = []
+    for folder in args.folders:
+        cohorts = load_cohorts(folder)
+        all_cohorts += cohorts
+        sections += experiment_section(folder, cohorts)
+    args.out.write_text("\n".join([INTRODUCTION, *summarise(all_cohorts), *sections]))
     print(args.out)
 
 

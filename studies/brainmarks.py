@@ -1,8 +1,10 @@
-"""Make the table of docs/howto/brainmarks.md: models of nerve in Brainmarks, on simulated scans.
+"""How do models of nerve compare in Brainmarks? The table of docs/howto/brainmarks.md.
 
-`python -m studies.brainmarks OUT`, with the Python of the environment that `tools/brainmarks_environment.sh` makes.
-Scans in which the coupling of some pairs of networks differs by sex are written in the layout of Brainmarks' data set
-`abide`, a NERVE is trained on the training split, and `brainmarks.main_logistic` evaluates each model.
+`python -m studies.brainmarks OUT`, with the Python of the environment that
+`tools/brainmarks_environment.sh` makes. It simulates scans in which the coupling of some pairs of
+networks differs by sex, writes them in the layout of Brainmarks' data set `abide`, and trains a
+NERVE on the training split. `brainmarks.main_logistic` then evaluates each model; OUT/table.md is
+the table.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from nerve import Cohort
 from nerve._utils.files import write_text
 from nerve.methods.brainmarks import REGIONS, SPACE
 
+# model and representation, as Brainmarks calls them
 MODELS = [
     ("connectome_schaefer400", "cls"),
     ("nerve_tangent", "cls"),
@@ -31,12 +34,16 @@ MODELS = [
     ("nerve_run", "patch"),
 ]
 DATASET = "abide_sex"
+# split → share of the participants
 SPLITS = {"train": 0.6, "validation": 0.2, "test": 0.2}
 SECONDS_PER_VOLUME = 2.0
 
 
 def split_cohort(cohort: Cohort) -> dict[str, Cohort]:
-    """The participants of each split; simulated ones have no order, so the first are for training."""
+    """Return the participants of each split.
+
+    Simulated participants are in no particular order, so the first ones are for training.
+    """
     parts = {}
     start = 0
     for name, share in SPLITS.items():
@@ -47,8 +54,11 @@ def split_cohort(cohort: Cohort) -> dict[str, Cohort]:
 
 
 def write_data(parts: dict[str, Cohort], root: Path) -> None:
-    """Series and target as Brainmarks' script for ABIDE writes them, series in half precision."""
-    import datasets
+    """Write series and targets as Brainmarks' script for ABIDE does.
+
+    Each series is standardised, in half precision, with its means and standard deviations beside it.
+    """
+    import datasets  # only in Brainmarks' environment
 
     n_regions = parts["train"].n_regions
     features = datasets.Features(
@@ -84,8 +94,12 @@ def write_data(parts: dict[str, Cohort], root: Path) -> None:
     write_text(root / "targets" / "abide_target_map_sex.json", json.dumps(sex_of))
 
 
-def environment(out: Path) -> dict[str, str]:
-    """Where Brainmarks finds data and run; nothing is fetched, and caches stay in the folder."""
+def environment_variables(out: Path) -> dict[str, str]:
+    """Return the variables by which Brainmarks finds the data and the run.
+
+    Nothing is downloaded, and caches stay in the folder.
+    """
+    # a home of its own, because pycortex writes a file there when it is imported
     home = out / "home"
     home.mkdir()
     return os.environ | {
@@ -95,42 +109,62 @@ def environment(out: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TEMPLATEFLOW_AUTOUPDATE": "off",
         "WANDB_MODE": "disabled",
-        "OMP_NUM_THREADS": "1",  # so that other programs on the machine slow it by their share alone
+        # so that other programs on the same cores slow it by no more than their share
+        "OMP_NUM_THREADS": "1",
         "ABIDE_ROOT": str(out / "data"),
         "NERVE_RUN": str(out / "run"),
     }
 
 
-def evaluate(model: str, representation: str, out: Path, variables: dict[str, str], trials: int):
-    """One call of Brainmarks' logistic evaluation: its table."""
+def evaluate_model(
+    model: str, representation: str, out: Path, variables: dict[str, str], n_trials: int
+) -> pd.DataFrame:
+    """Run Brainmarks' logistic evaluation of one model and return its table.
+
+    Parameters
+    ----------
+    model, representation : str
+        As in `MODELS`.
+    out : Path
+        The folder of this study.
+    variables : dict
+        Environment variables.
+    n_trials : int
+        Random splits, besides the fixed one.
+
+    Returns
+    -------
+    DataFrame
+    """
+    name = f"{model}__{representation}"
     settings = {
         "output_root": out / "output",
-        "name": f"{model}__{representation}",
+        "name": name,
         "device": "cpu",
         "num_workers": 1,
         "batch_size": 16,
         "Cs": 5,
         "cv_folds": 3,
-        "n_trials": trials,
+        "n_trials": n_trials,
     }
-    overrides = [f"{name}={value}" for name, value in settings.items()]
-    words = [sys.executable, "-m", "brainmarks.main_logistic", model, representation, DATASET]
-    subprocess.run([*words, "--overrides", *overrides], env=variables, check=True)
-    return pd.read_csv(out / "output" / settings["name"] / "eval_table.csv")
+    overrides = [f"{setting}={value}" for setting, value in settings.items()]
+    command = [sys.executable, "-m", "brainmarks.main_logistic", model, representation, DATASET]
+    subprocess.run([*command, "--overrides", *overrides], env=variables, check=True)
+    return pd.read_csv(out / "output" / name / "eval_table.csv")
 
 
-def row_of(model: str, representation: str, table: pd.DataFrame) -> str:
-    """The line of the page: balanced accuracy of the test split, and over random splits."""
-    tested = table[table["split"] == "test"]
-    fixed = tested[tested["trial"].isna()].iloc[0]
-    drawn = tested[tested["trial"].notna()]["bacc"]
-    return (
-        f"| `{model}` | {representation} | {fixed['bacc']:.2f} ± {fixed['bacc_std']:.2f} | "
-        f"{drawn.mean():.2f} |"
-    )
+def markdown_line(model: str, representation: str, table: pd.DataFrame) -> str:
+    """Return a line of the page: balanced accuracy in the test split, and over random splits."""
+    test_scores = table[table["split"] == "test"]
+    is_fixed_split = test_scores["trial"].isna()
+    fixed = test_scores[is_fixed_split].iloc[0]
+    random_mean = test_scores.loc[~is_fixed_split, "bacc"].mean()
+    accuracy = f"{fixed['bacc']:.2f} ± {fixed['bacc_std']:.2f}"
+    return f"| `{model}` | {representation} | {accuracy} | {random_mean:.2f} |"
 
 
 def main() -> None:
+    """Read the command line, simulate, evaluate and write the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -139,13 +173,12 @@ def main() -> None:
     parser.add_argument("--volumes", type=int, default=100)
     parser.add_argument("--trials", type=int, default=2, help="random splits")
     parser.add_argument("--models", default="", help="names; all by default")
-    arguments = parser.parse_args()
+    args = parser.parse_args()
 
-    out = arguments.out.resolve()
+    out = args.out.resolve()
     out.mkdir(parents=True)
-    # Brainmarks normalises each series, and pycortex writes a file at home when it is imported
-    variables = environment(out)
-    cohort = nerve.simulate_cohort(arguments.participants, REGIONS, arguments.volumes)
+    variables = environment_variables(out)
+    cohort = nerve.simulate_cohort(args.participants, REGIONS, args.volumes)
     parts = split_cohort(cohort)
     write_data(parts, out / "data")
     encoder = nerve.NERVE.from_preset("small", device="cpu").fit(parts["train"])
@@ -155,14 +188,15 @@ def main() -> None:
         "| model | representation | test split | random splits |",
         "|---|---|---|---|",
     ]
-    chosen = arguments.models.split(",") if arguments.models else [name for name, _ in MODELS]
+    chosen_models = args.models.split(",") if args.models else [model for model, _ in MODELS]
     for model, representation in MODELS:
-        if model not in chosen:
+        if model not in chosen_models:
             continue
-        table = evaluate(model, representation, out, variables, arguments.trials)
-        lines.append(row_of(model, representation, table))
-    write_text(out / "table.md", "\n".join(lines) + "\n")
-    print("\n".join(lines))
+        table = evaluate_model(model, representation, out, variables, args.trials)
+        lines.append(markdown_line(model, representation, table))
+    text = "\n".join(lines)
+    write_text(out / "table.md", f"{text}\n")
+    print(text)
 
 
 if __name__ == "__main__":

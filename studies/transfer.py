@@ -1,19 +1,22 @@
-"""Make the tables of docs/any-atlas.md on transfer between cohorts of different atlases.
+"""Do models carry over between cohorts of different atlases? Tables of docs/any-atlas.md.
 
-`python -m studies.transfer labels --data FOLDER OUT.tsv`: age and sex from ABIDE (CC200) to UCLA (Schaefer-400) and back, in
-one parcellation: raw FC, tangent space, shrunk tangent space and NERVE, with and without recentring by cohort, and the tested
-cohort's own ten folds in the same space. STAGES has neither age nor sex. λ comes from inner folds of the training cohort;
-no label of the tested cohort is used.
+`python -m studies.transfer labels --data FOLDER OUT.tsv` predicts age and sex of UCLA
+(Schaefer-400) with models of ABIDE (CC200), and the reverse, both in one parcellation: raw FC,
+tangent space, shrunk tangent space and NERVE, with and without recentring by cohort. Ten folds of
+the tested cohort by itself are given for comparison. λ comes from inner folds of the training
+cohort; no label of the tested cohort is used. STAGES has neither age nor sex: only its mean FC is
+compared.
 
-`python -m studies.transfer pool --data FOLDER OUT.tsv`: NERVE trained without labels on the two other cohorts, on all three, on the
-judged one, and not at all (the weights of before training, with the view of the other two), judged by ten folds and at 25, 50, 100 and 200
-labels of the cohort that was left out.
+`python -m studies.transfer pool --data FOLDER OUT.tsv` trains NERVE without labels on the two other
+cohorts, on all three, on the judged one, and not at all (the weights before training, with the view
+of the other two). Its features are judged on ABIDE and on UCLA, by ten folds and with few labels.
 """
 
 from __future__ import annotations
 
 import os
 
+# numpy and torch read this once, when they are imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
@@ -24,8 +27,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from studies.real_cohorts import stages_session
-from studies.recipe import abide, ucla
+from studies._cohorts import read_abide, read_stages_session, read_ucla
 
 import nerve
 from nerve._utils.errors import NerveWarning
@@ -36,29 +38,26 @@ from nerve.methods.shrunk import ShrunkTangentSpace
 from nerve.methods.tangent import TangentSpace
 
 SETTINGS = {"device": "cpu", "seed": 0}
+METRICS = {"age": "r", "sex": "auc"}  # target → metric
 LABELS = (25, 50, 100, 200)
 DRAWS = 20
 
 
-def cohorts(data: Path, parcellation: str) -> dict[str, nerve.Cohort]:
-    """The three cohorts in one parcellation, sex written alike."""
-    table = pd.read_csv(data / "abide_cc200" / "regions.tsv", sep="\t", dtype=str)
-    first = abide(data)
-    regions = first.parcellation
-    centres = table[["x", "y", "z"]].to_numpy(float)
-    regions = nerve.Parcellation(
-        regions.labels, regions.networks, coordinates=centres, name="abide-cc200"
+def read_cohorts(data: Path, parcellation: str) -> dict[str, nerve.Cohort]:
+    """Read the three cohorts in one parcellation, with sex as M and F."""
+    abide = read_abide(data)
+    sex = abide.participants["sex"].map({1: "M", 2: "F"})
+    abide = nerve.Cohort(
+        abide.connectivity, abide.participants.assign(sex=sex), abide.parcellation, name="abide"
     )
-    participants = first.participants.assign(sex=first.participants["sex"].map({1: "M", 2: "F"}))
-    first = nerve.Cohort(first.connectivity, participants, regions, name="abide")
-    stages = stages_session(data, 1, "stages")
-    together = bring_together([first, ucla(data), stages], parcellation)
-    return {cohort.name: cohort for cohort in together}
+    stages = read_stages_session(data, 1, "stages")
+    resampled = bring_together([abide, read_ucla(data), stages], parcellation)
+    return {cohort.name: cohort for cohort in resampled}
 
 
-def methods() -> dict[str, Any]:
-    """Row → estimator, without and with recentring by cohort."""
-    rows: dict[str, Any] = {
+def make_methods() -> dict[str, Any]:
+    """Return the method of each row, without and with recentring by cohort."""
+    return {
         "raw": RawFC(),
         "tangent": TangentSpace(),
         "tangent, by cohort": TangentSpace(recentre="cohort"),
@@ -67,118 +66,123 @@ def methods() -> dict[str, Any]:
         "NERVE": nerve.NERVE.from_preset("small", **SETTINGS),
         "NERVE, by cohort": nerve.NERVE.from_preset("small", recentre="cohort", **SETTINGS),
     }
-    return rows
 
 
-def scores_of(features: Any, cohort: nerve.Cohort, **options: Any) -> pd.DataFrame:
-    """Scores of age and sex."""
-    site = {"site": "site"} if "site" in cohort.participants else {}
+def score(features: Any, cohort: nerve.Cohort, **options: Any) -> pd.DataFrame:
+    """Return the scores of one feature set, one row per target."""
+    if "site" in cohort.participants:
+        options["site"] = "site"
     results = nerve.evaluate(
-        features, cohort, ["age", "sex"], motion="none", n_bootstrap=1000, **site, **options
+        features, cohort, list(METRICS), motion="none", n_bootstrap=1000, **options
     )
-    return results.scores
+    return results.scores.set_index("target")
 
 
-def labels(data: Path, parcellation: str) -> pd.DataFrame:
-    """One row per direction, method and target."""
-    everyone = cohorts(data, parcellation)
-    for names in (("abide", "ucla"), ("abide", "stages"), ("ucla", "stages")):
-        r = mean_correlation(*(everyone[name] for name in names))
-        print(f"group means of {' and '.join(names)} correlate by {r:.3f}", flush=True)
+def transfer_labels(data: Path, parcellation: str) -> pd.DataFrame:
+    """Return one row per direction, method and target."""
+    cohorts = read_cohorts(data, parcellation)
+    for first, second in (("abide", "ucla"), ("abide", "stages"), ("ucla", "stages")):
+        r = mean_correlation(cohorts[first], cohorts[second])
+        print(f"group means of {first} and {second} correlate by {r:.3f}", flush=True)
     rows = []
     for train, test in (("abide", "ucla"), ("ucla", "abide")):
-        for name, method in methods().items():
+        for name, method in make_methods().items():
             began = time.process_time()
-            fitted = method.fit(everyone[train])
-            features = np.concatenate(
-                [np.asarray(fitted.transform(everyone[one])) for one in (train, test)]
-            )
-            scores = scores_of({name: features}, everyone[train], test=everyone[test])
-            own = scores_of(
-                {name: method.fit(everyone[test]).transform(everyone[test])}, everyone[test]
-            )
-            for target in ("age", "sex"):
-                found = scores.set_index("target").loc[target]
-                inside = own.set_index("target").loc[target]
-                column = "r" if target == "age" else "auc"
-                rows.append(
-                    {
-                        "train": train,
-                        "test": test,
-                        "row": name,
-                        "target": target,
-                        "score": column,
-                        "transfer": found[column],
-                        "low": found[f"{column}_low"],
-                        "high": found[f"{column}_high"],
-                        "r_within_site": found.get("r_within_site", np.nan),
-                        "own_10_folds": inside[column],
-                        "seconds": round(time.process_time() - began),
-                    }
-                )
+            method.fit(cohorts[train])
+            # training participants first, as `test=` expects them
+            training_features = np.asarray(method.transform(cohorts[train]))
+            test_features = np.asarray(method.transform(cohorts[test]))
+            features = np.concatenate([training_features, test_features])
+            transfer_scores = score({name: features}, cohorts[train], test=cohorts[test])
+
+            own_features = method.fit(cohorts[test]).transform(cohorts[test])
+            own_scores = score({name: own_features}, cohorts[test])
+            seconds = round(time.process_time() - began)
+            for target, metric in METRICS.items():
+                scores = transfer_scores.loc[target]
+                row = {
+                    "train": train,
+                    "test": test,
+                    "row": name,
+                    "target": target,
+                    "score": metric,
+                    "transfer": scores[metric],
+                    "low": scores[f"{metric}_low"],
+                    "high": scores[f"{metric}_high"],
+                    "r_within_site": scores.get("r_within_site", np.nan),
+                    "own_10_folds": own_scores.loc[target, metric],
+                    "seconds": seconds,
+                }
+                rows.append(row)
             print(pd.DataFrame(rows[-2:]).round(3).to_string(header=False), flush=True)
     return pd.DataFrame(rows)
 
 
-def pool(data: Path, parcellation: str) -> pd.DataFrame:
-    """One row per judged cohort, pretraining and target."""
-    everyone = cohorts(data, parcellation)
+def pool_cohorts(data: Path, parcellation: str) -> pd.DataFrame:
+    """Return one row per judged cohort, pretraining and target."""
+    cohorts = read_cohorts(data, parcellation)
+    everyone = list(cohorts.values())
     rows = []
-    for judged in ("abide", "ucla"):
-        others = [cohort for name, cohort in everyone.items() if name != judged]
-        preset = {"preset": "small", "options": {"recentre": "cohort", **SETTINGS}}
-        trainings = {
+    for name in ("abide", "ucla"):
+        judged = cohorts[name]
+        others = [cohort for cohort in everyone if cohort is not judged]
+        # name of the row → training cohorts, and settings that differ
+        trainings: dict[str, tuple[list[nerve.Cohort], dict[str, Any]]] = {
             "the two others": (others, {}),
             "untrained (the two others)": (others, {"epochs": 0}),
-            "all three": (list(everyone.values()), {}),
-            "the judged cohort": ([everyone[judged]], {}),
+            "all three": (everyone, {}),
+            "the judged cohort": ([judged], {}),
         }
-        sets: dict[str, Any] = {}
-        for name, (training, changes) in trainings.items():
-            encoder = nerve.NERVE.from_preset(preset["preset"], **preset["options"], **changes)
-            encoder.fit(training)
-            sets[f"NERVE, {name}"] = encoder.transform(everyone[judged])
-            print(judged, name, "done", flush=True)
-        sets["shrunk, the judged cohort"] = ShrunkTangentSpace().fit_transform(everyone[judged])
-        together = ShrunkTangentSpace(recentre="cohort").fit(list(everyone.values()))
-        sets["shrunk, all three"] = together.transform(everyone[judged])
-        n_labels = [n for n in LABELS if n < 0.7 * len(everyone[judged])]
+        feature_sets: dict[str, Any] = {}
+        for training_name, (training_cohorts, changes) in trainings.items():
+            encoder = nerve.NERVE.from_preset("small", recentre="cohort", **SETTINGS, **changes)
+            encoder.fit(training_cohorts)
+            feature_sets[f"NERVE, {training_name}"] = encoder.transform(judged)
+            print(name, training_name, "done", flush=True)
+        feature_sets["shrunk, the judged cohort"] = ShrunkTangentSpace().fit_transform(judged)
+        shrunk_of_all = ShrunkTangentSpace(recentre="cohort").fit(everyone)
+        feature_sets["shrunk, all three"] = shrunk_of_all.transform(judged)
+
         results = nerve.evaluate(
-            sets,
-            everyone[judged],
-            ["age", "sex"],
+            feature_sets,
+            judged,
+            list(METRICS),
             motion="none",
             n_bootstrap=100,
-            labels=tuple(n_labels),
+            labels=tuple(n for n in LABELS if n < 0.7 * len(judged)),
             n_draws=DRAWS,
         )
         curves = results.curves
-        for score in results.scores.itertuples():
+        for scores in results.scores.to_dict("records"):
             row = {
-                "judged": judged,
-                "row": score.row,
-                "target": score.target,
-                "ten folds": score.r if score.target == "age" else score.auc,
+                "judged": name,
+                "row": scores["row"],
+                "target": scores["target"],
+                "ten folds": scores[METRICS[scores["target"]]],
             }
-            of_row = curves[(curves["row"] == score.row) & (curves["target"] == score.target)]
-            for n, mean in of_row.groupby("labels")["score"].mean().items():
+            is_of_row = (curves["row"] == scores["row"]) & (curves["target"] == scores["target"])
+            for n, mean in curves[is_of_row].groupby("labels")["score"].mean().items():
                 row[f"{n} labels"] = mean
             rows.append(row)
         print(pd.DataFrame(rows).round(3).to_string(), flush=True)
     return pd.DataFrame(rows)
 
 
+TABLES = {"labels": transfer_labels, "pool": pool_cohorts}
+
+
 def main() -> None:
+    """Read the command line and make one table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", choices=["labels", "pool"])
+    parser.add_argument("table", choices=list(TABLES))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--parcellation", default="schaefer200-17")
     parser.add_argument("out", type=Path, help="the table, a .tsv file")
     args = parser.parse_args()
     warnings.simplefilter("ignore", NerveWarning)
-    table = {"labels": labels, "pool": pool}[args.table](args.data, args.parcellation)
+    table = TABLES[args.table](args.data, args.parcellation)
     write_tsv(args.out, table)
     print(table.round(3).to_string(index=False))
 

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from itertools import product
 
 import pandas as pd
 import pytest
@@ -9,11 +10,12 @@ from studies.recipe import MODELS, PAGE, PAGES, TABLES, fill, markdown
 
 from nerve.methods import make_method
 
-BLOCKS = {
-    name: page.read_text()
-    for page in {PAGE, *PAGES.values()}
-    for name in re.findall(r"<!-- table (\S+) -->", page.read_text())
-}
+# name of a block → the text of its page
+BLOCKS = {}
+for path in {PAGE, *PAGES.values()}:
+    text = path.read_text()
+    for block in re.findall(r"<!-- table (\S+) -->", text):
+        BLOCKS[block] = text
 
 
 @pytest.mark.parametrize("name", sorted(BLOCKS))
@@ -47,59 +49,59 @@ def test_every_command_fills_a_place():
 
 @pytest.mark.parametrize("label", MODELS)
 def test_every_row_is_a_method_that_can_be_made(label):
-    spec = {
-        name: value
-        for name, value in MODELS[label].items()
-        if name not in ("method", "preset", "untrained")
-    }
-    make_method(
-        MODELS[label]["method"],
-        MODELS[label].get("preset", "paper"),
-        spec,
-        parcellation="schaefer100-7",
-    )
+    settings = dict(MODELS[label])
+    method = settings.pop("method")
+    preset = settings.pop("preset", "paper")
+    settings.pop("untrained", None)
+    make_method(method, preset, settings, parcellation="schaefer100-7")
 
 
 def test_scores_are_means_over_seeds_and_intervals_of_the_first():
-    rows = [
-        {
-            "cohort": "abide",
-            "seed": seed,
-            "features": name,
-            "target": target,
-            "score": 0.5 + seed / 10,
-            "minus raw FC": raw,
-        }
-        for seed in (1, 0)
-        for name, raw in (("raw FC", None), ("NERVE", f"+0.0{seed}0 [-0.0{seed}1, 0.0{seed}2]"))
-        for target in ("age", "sex", "diagnosis")
-    ]
+    rows = []
+    for seed in (1, 0):
+        difference_of = {"raw FC": None, "NERVE": f"+0.0{seed}0 [-0.0{seed}1, 0.0{seed}2]"}
+        for name, target in product(difference_of, ("age", "sex", "diagnosis")):
+            row = {
+                "cohort": "abide",
+                "seed": seed,
+                "features": name,
+                "target": target,
+                "score": 0.5 + seed / 10,
+                "minus raw FC": difference_of[name],
+            }
+            rows.append(row)
     table = markdown("features", pd.DataFrame(rows))["features-abide"]
     assert "| raw FC | 0.550 | 0.550 | 0.550 |" in table
     assert "| NERVE | 0.550 [−0.001, 0.002] |" in table
-    draws = [
-        {
+
+
+def test_few_labels_are_means_over_draws_and_counts_of_draws_above_the_reference():
+    advantage_of = {"tangent space, 64": 0.0, "better": 0.1}
+    rows = []
+    for name, target, n_labels, draw in product(
+        advantage_of, ("age", "sex", "diagnosis"), (25, 50), range(20)
+    ):
+        row = {
             "cohort": "abide",
-            "features": row,
+            "features": name,
             "target": target,
-            "labels": k,
+            "labels": n_labels,
             "draw": draw,
-            "score": k / 100 + better,
+            "score": n_labels / 100 + advantage_of[name],
         }
-        for row, better in (("tangent space, 64", 0.0), ("mine", 0.1))
-        for target in ("age", "sex", "diagnosis")
-        for k in (25, 50)
-        for draw in range(20)
-    ]
-    few = markdown("labels", pd.DataFrame(draws))["labels-abide"].splitlines()
-    assert few[2:] == [
+        rows.append(row)
+    table = markdown("labels", pd.DataFrame(rows))["labels-abide"]
+    assert table.splitlines()[2:] == [
         "| tangent space, 64 | 0.250, 0.500 | 0.250, 0.500 | 0.250, 0.500 |",
-        "| mine | 0.350 (20), 0.600 (20) | 0.350 (20), 0.600 (20) | 0.350 (20), 0.600 (20) |",
+        "| better | 0.350 (20), 0.600 (20) | 0.350 (20), 0.600 (20) | 0.350 (20), 0.600 (20) |",
     ]
-    shares = pd.DataFrame(
+
+
+def test_identification_is_a_mean_over_seeds():
+    table = pd.DataFrame(
         {"features": ["raw FC", "a", "a"], "seed": [0, 0, 1], "identified": [0.5, 1.0, 0.9]}
     )
-    assert markdown("stages", shares)["stages"].splitlines()[2:] == [
+    assert markdown("stages", table)["stages"].splitlines()[2:] == [
         "| raw FC | 0.500 |",
         "| a | 0.950 |",
     ]

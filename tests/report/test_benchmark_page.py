@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from folders import Made, line, make_cohort, results
-from studies.benchmark_page import Place, in_short
+from studies.benchmark_page import CohortScores, summarise
 
 from nerve.experiments.run_store import UNAVAILABLE
 
@@ -17,68 +17,70 @@ ROWS = [
     *line("poor", "nerve", "Trained", "self-supervised", group="self-supervised", preset="small"),
     *line("control", "nerve", "Control", "self-supervised", group="untrained", preset="small"),
 ]
-NOISE = {
-    "raw": 0.8,
-    "best": 0.25,
-    "level": 0.25,
-    "poor": 9.0,
-    "control": 0.24,
-}  # of the spread of the target
+# the spread of the noise in the predictions of each line, as a share of the target's spread
+NOISE = {"raw": 0.8, "best": 0.25, "level": 0.25, "poor": 9.0, "control": 0.24}
+
+
+def correlation(predictions):
+    """r of the observed and predicted values of one row."""
+    return predictions["observed"].corr(predictions["predicted"])
 
 
 @pytest.fixture(scope="module")
-def place():
+def scores():
     rng = np.random.default_rng(5)
     made = Made(
         cohorts={"alpha": 150}, targets=["iq"], rows=ROWS, interpretation=False, stored=False
     )
-    found = results(made, {"alpha": make_cohort("alpha", 150, made, rng)}, rng)
-    table = found.predictions.copy()
-    spread = table["observed"].std()
-    of = table["row"].str.split("-").str[0].map(NOISE)
-    table["predicted"] = table["observed"] + rng.normal(size=len(table)) * spread * of
-    keys = ["cohort", "target", "row"]
-    r = table.groupby(keys, sort=False)[["observed", "predicted"]].apply(
-        lambda one: one.corr().iloc[0, 1]
-    )
-    scores = r.rename("r").reset_index().assign(auc=np.nan)
-    scores["adapted"] = np.where(scores["row"] == "poor-0", "FC instead of time series", "")
-    runs = {
+    made_results = results(made, {"alpha": make_cohort("alpha", 150, made, rng)}, rng)
+    predictions = made_results.predictions.copy()
+    spread = predictions["observed"].std()
+    share_of_noise = predictions["row"].str.split("-").str[0].map(NOISE)
+    noise = rng.normal(size=len(predictions)) * spread * share_of_noise
+    predictions["predicted"] = predictions["observed"] + noise
+
+    by_row = predictions.groupby(["cohort", "target", "row"], sort=False)
+    r = by_row[["observed", "predicted"]].apply(correlation)
+    score_table = r.rename("r").reset_index().assign(auc=np.nan)
+    is_poor = score_table["row"] == "poor-0"
+    score_table["adapted"] = np.where(is_poor, "FC instead of time series", "")
+    unavailable_run = {
         "cohort": "alpha",
         "run": "probe GATE · alpha",
         "status": UNAVAILABLE,
         "reason": "It has only FC.",
     }
-    return Place("alpha", replace(found, predictions=table, scores=scores), pd.DataFrame([runs]))
+    made_results = replace(made_results, predictions=predictions, scores=score_table)
+    return CohortScores("alpha", made_results, pd.DataFrame([unavailable_run]))
 
 
-def test_the_best_is_bold_the_level_marked_and_a_control_never_best(place):
-    assert place.best("iq") in {"best", "level"}
-    cells = {row.split(" | ")[0].strip("| "): row for row in place.table().splitlines()[2:]}
-    assert sum("**" in row for row in cells.values()) == 1
-    assert "**" not in cells["Control"]
-    assert {"best", "level"} - {place.best("iq")} <= place.tied("iq")
-    assert "raw" not in place.tied("iq")
-    assert " =" not in cells["Trained ‡"]
+def test_the_best_is_bold_the_level_marked_and_a_control_never_best(scores):
+    assert scores.best_line("iq") in {"best", "level"}
+    rows = {row.split(" | ")[0].strip("| "): row for row in scores.table().splitlines()[2:]}
+    assert sum("**" in row for row in rows.values()) == 1
+    assert "**" not in rows["Control"]
+    assert {"best", "level"} - {scores.best_line("iq")} <= scores.tied_lines("iq")
+    assert "raw" not in scores.tied_lines("iq")
+    assert " =" not in rows["Trained ‡"]
 
 
-def test_sentences_name_the_rows_below_raw_fc_and_what_training_added(place):
-    [said] = place.sentences()
-    assert "Below raw FC: Trained ‡." in said
-    [added] = place.controls()
-    assert added.startswith("- Trained ‡: iq -0.")
-    assert "p < .01" in added
+def test_sentences_name_the_rows_below_raw_fc_and_what_training_added(scores):
+    [sentence] = scores.sentences()
+    assert "Below raw FC: Trained ‡." in sentence
+    [effect] = scores.training_effects()
+    assert effect.startswith("- Trained ‡: iq -0.")
+    assert "p < .01" in effect
 
 
-def test_substitutes_are_marked_and_missing_rows_are_named(place):
-    assert place.remarks()[:2] == [
+def test_substitutes_are_marked_and_missing_rows_are_named(scores):
+    assert scores.remarks()[:2] == [
         "- Trained ‡: FC instead of time series",
         "- No row for GATE: It has only FC.",
     ]
 
 
-def test_what_holds_over_all_tables_is_counted(place):
-    said = "\n".join(in_short([place, place]))
-    assert "| Winner | 2 of 2 |" in said
-    assert "| Raw FC |" not in said
-    assert "Below raw FC in every column: Trained." in said
+def test_best_tied_and_poor_rows_are_counted_over_all_tables(scores):
+    summary = "\n".join(summarise([scores, scores]))
+    assert "| Winner | 2 of 2 |" in summary
+    assert "| Raw FC |" not in summary
+    assert "Below raw FC in every column: Trained." in summary
