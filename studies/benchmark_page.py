@@ -186,7 +186,7 @@ class CohortScores:
             items.append(f"- {self.labels[str(line)]}: {substitute}")
         is_missing = (self.runs["cohort"] == self.cohort) & (self.runs["status"] == UNAVAILABLE)
         for reason, runs in self.runs[is_missing].groupby("reason", sort=False):
-            methods = [run.removeprefix("probe ").split(" · ")[0] for run in runs["run"]]
+            methods = [run.removeprefix("predict ").split(" · ")[0] for run in runs["run"]]
             items.append(f"- No row for {', '.join(dict.fromkeys(methods))}: {reason}")
         if items:
             items.append("")

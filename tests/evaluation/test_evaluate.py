@@ -420,3 +420,14 @@ def test_without_bootstrap_scores_are_given_and_intervals_are_not(cohort):
     assert results.scores["r_low"].isna().all()
     assert results.comparisons["p"].isna().all()
     assert np.isfinite(results.comparisons["difference"]).all()
+
+
+def test_results_that_were_loaded_and_changed_can_be_saved_again(cohort, features, tmp_path):
+    results = nerve.evaluate(
+        {"mine": features, "other": features[:, :5]}, cohort, "score", n_folds=4, n_bootstrap=20
+    )
+    loaded = Results.load(results.save(tmp_path / "first"))
+    loaded.scores = loaded.scores[loaded.scores["row"] == "mine"].reset_index(drop=True)
+    again = Results.load(loaded.save(tmp_path / "second"))
+    assert list(again.scores["row"]) == ["mine"]
+    assert again.about["id"] != loaded.about["id"]

@@ -173,8 +173,8 @@ def test_a_row_may_be_asked_of_some_cohorts_only():
     tasks = ExperimentPlan(config, {"A": "1", "B": "2"}, "code").tasks
     asked = [(task.row.method, task.kind, task.cohort) for task in tasks]
     assert asked == [
-        ("brainnetcnn", "train", "B"), ("graphmae", "encode", ""), ("graphmae", "probe", "A"),
-        ("raw", "probe", "A"), ("raw", "probe", "B"),
+        ("brainnetcnn", "train", "B"), ("graphmae", "encode", ""), ("graphmae", "predict", "A"),
+        ("raw", "predict", "A"), ("raw", "predict", "B"),
     ]  # fmt: skip
     with pytest.raises(ValueError, match=r"a method names cohorts.*'C'.*known are A, B"):
         ExperimentConfig.model_validate(
@@ -196,7 +196,7 @@ def test_each_cohort_has_its_own_pretrain_scope():
     planned = [(task.row.label, task.kind, task.cohort, bool(task.needs)) for task in tasks]
     assert sorted(planned) == [
         ("NERVE", "encode", "", False),
-        ("NERVE", "probe", "A", True),
-        ("NERVE", "probe", "B", False),
-        ("strict", "probe", "B", False),
+        ("NERVE", "predict", "A", True),
+        ("NERVE", "predict", "B", False),
+        ("strict", "predict", "B", False),
     ]

@@ -55,7 +55,7 @@ def test_one_pretraining_serves_all_targets_and_cohorts(finished):
     folder, experiment, results = finished
     kinds = [task.kind for task in experiment.plan.unique_tasks]
     assert kinds.count("encode") == 2  # one per seed
-    assert kinds.count("probe") == 6
+    assert kinds.count("predict") == 6
     assert experiment.counts == {DONE: 8}
     scores = results.scores
     assert set(zip(scores["cohort"], scores["target"], strict=True)) == {
@@ -134,17 +134,17 @@ def test_done_runs_are_skipped_after_a_new_label_and_only_new_rows_are_run(
     )
     assert [(kind, status) for kind, status in seen if status != RUNNING] == [
         ("encode", DONE),
-        ("probe", DONE),
-        ("probe", DONE),
+        ("predict", DONE),
+        ("predict", DONE),
     ]
     assert experiment.counts == {DONE: 11}
 
 
 def test_a_worker_finds_its_run_in_the_folder_alone(finished, copied):
-    probe = next(task for task in finished[1].plan.unique_tasks if task.kind == "probe")
-    shutil.rmtree(copied / "runs" / probe.id)
-    assert run_by_id(str(copied), probe.id) == DONE
-    assert (copied / "runs" / probe.id / "predictions.tsv").is_file()
+    prediction = next(task for task in finished[1].plan.unique_tasks if task.kind == "predict")
+    shutil.rmtree(copied / "runs" / prediction.id)
+    assert run_by_id(str(copied), prediction.id) == DONE
+    assert (copied / "runs" / prediction.id / "predictions.tsv").is_file()
     with pytest.raises(NerveError, match="has no run"):
         run_by_id(str(copied), "unknown")
 

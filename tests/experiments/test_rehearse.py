@@ -27,7 +27,7 @@ def test_a_rehearsal_has_every_row_and_target(name):
     ]
     assert max(row.permutations for row in small.methods) <= PERMUTATIONS
     plan = ExperimentPlan(small, dict.fromkeys(small.cohorts, "data"), "code")
-    assert {task.kind for task in plan.tasks} <= {"encode", "probe", "train"}
+    assert {task.kind for task in plan.tasks} <= {"encode", "predict", "train"}
     assert len(plan.unique_tasks) >= len(config.methods)
 
 

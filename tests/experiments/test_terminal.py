@@ -11,7 +11,7 @@ from nerve.experiments.run_store import DONE, FAILED, RUNNING, UNAVAILABLE
 from nerve.experiments.terminal import RunsProgress
 
 GOOD = SimpleNamespace(label="encode NERVE")
-BAD = SimpleNamespace(label="probe \x1b[31mraw")
+BAD = SimpleNamespace(label="predict \x1b[31mraw")
 
 
 class Terminal(io.StringIO):
@@ -42,7 +42,7 @@ def test_a_log_has_one_line_per_run_that_ended(experiment, capsys):
     assert [line.partition(",")[0] for line in ended] == ["[2/3", "[3/3"]
     assert [line.partition("] ")[2] for line in ended] == [
         "done: encode NERVE",
-        r"failed: probe \x1b[31mraw",
+        r"failed: predict \x1b[31mraw",
     ]
 
 
@@ -57,7 +57,7 @@ def test_a_terminal_has_a_bar_with_failures_above_it(experiment, monkeypatch):
     lines_that_stay = [line.rsplit("\r", 1)[-1] for line in shown.split("\n")]
     assert [line for line in lines_that_stay if line.strip()] == [
         "1 of 3 runs are already done",
-        next(line for line in lines_that_stay if line.endswith(r"] failed: probe \x1b[31mraw")),
+        next(line for line in lines_that_stay if line.endswith(r"] failed: predict \x1b[31mraw")),
     ]
 
 

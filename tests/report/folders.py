@@ -267,7 +267,7 @@ def write_runs(folder: Path, made: Made, rng: np.random.Generator) -> pd.DataFra
     """Manifests, histories and a mean reconstruction; one run has failed."""
     found = []
     for row in made.rows:
-        places = [("probe", name) for name in made.cohorts]
+        places = [("predict", name) for name in made.cohorts]
         for kind, cohort in (
             [("encode", ""), *places] if row.kind in ("self-supervised", "null") else places
         ):
@@ -309,7 +309,7 @@ def write_run(folder: Path, run: dict[str, Any], made: Made, rng: np.random.Gene
         folder / "manifest.json",
         manifest | {"warnings": [made.warning], "result": {"parameters": 1234}},
     )
-    if run["kind"] == "probe":
+    if run["kind"] == "predict":
         return
     epochs = np.arange(1, 9)
     losses = {

@@ -46,7 +46,7 @@ def scores():
     score_table["adapted"] = np.where(is_poor, "FC instead of time series", "")
     unavailable_run = {
         "cohort": "alpha",
-        "run": "probe GATE · alpha",
+        "run": "predict GATE · alpha",
         "status": UNAVAILABLE,
         "reason": "It has only FC.",
     }

@@ -200,7 +200,7 @@ def test_terms_are_explained_where_they_first_appear(results, html):
     )
     assert explained == words.index("Scope") < words.index("scope")
     assert "Shrunk view" not in words  # no row has one
-    assert "probe: targets are predicted from features" in words
+    assert "predict: targets are predicted from features" in words
 
 
 def test_terms_have_a_tooltip_and_a_line_in_the_glossary(html):

@@ -23,6 +23,8 @@ from nerve.evaluation.whole_table import WholeTable
 
 FORMAT = 3
 PROTOCOL = "protocol.json"
+# entries of protocol.json that are not of the evaluation but of the folder
+_HEADER = ("format", "id", "files")
 AGAIN = "Run the evaluation or experiment again."
 _NULL_COLUMNS = ["cohort", "target", "row", "r"]
 _CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
@@ -168,6 +170,8 @@ class Results:  # numpydoc ignore=PR02
         files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
         # plain values, as they are read again
         about = printable_tree(json.loads(json.dumps(self.about, default=str)))
+        # results that were loaded bring the header of their folder with them
+        about = {name: value for name, value in about.items() if name not in _HEADER}
         header = {"format": FORMAT, "id": _identity(files, about), "files": files}
         write_json(folder / PROTOCOL, header | about)
         return folder
@@ -196,8 +200,7 @@ class Results:  # numpydoc ignore=PR02
                 remedy="Evaluate again with this version.",
             )
         files = about["files"]
-        header = ("format", "id", "files")
-        content = {name: value for name, value in about.items() if name not in header}
+        content = {name: value for name, value in about.items() if name not in _HEADER}
         if _identity(files, content) != about.get("id"):
             raise problem(folder / PROTOCOL, "it has been changed", remedy=AGAIN)
         tables = {}

@@ -242,7 +242,7 @@ def count_runs(config: str | os.PathLike[str], out: str, rehearse: bool = False)
     runs = RunStore(out)
     statuses = [runs.status(task.id) for task in tasks]
     kinds = [task.kind for task in tasks]
-    for kind in ("encode", "probe", "train"):
+    for kind in ("encode", "predict", "train"):
         print_lines(f"{kinds.count(kind):5d} {kind}")
     done = sum(status in FINAL for status in statuses)
     print_lines(f"{len(kinds):5d} runs, {done} done")

@@ -4,7 +4,7 @@ A run that has ended well is not computed again: `launch.run_task` leaves `runs/
 the manifest in it says "done", or "not available" (a cohort lacks what the method reads). A run
 that failed is computed again. Whatever changes the key gives another id, and so another run:
 
-    kind                         what is computed: encode, probe or train (see `tasks`)
+    kind                         what is computed: encode, predict or train (see `tasks`)
     recipe                       what is trained (`Recipe`): method, preset, settings, seed, and a
                                  hash of the content of each file that a setting names
     name, settings, content      where nothing is trained: the features by name with the protocol's
@@ -70,6 +70,11 @@ def run_key(task: Task) -> dict[str, Any]:
     for name in _NOT_KEY_FIELDS:
         fields.pop(name, None)
     return {"kind": task.kind, **fields, **task.determined_by}
+
+
+def run_id(task: Task) -> str:
+    """The id of a run, which names its folder `runs/ID`: the hash of its key."""
+    return fingerprint(run_key(task))
 
 
 def cohort_key(

@@ -2,7 +2,7 @@
 
     class                            kind     computes
     EncoderTask                      encode   an encoder, trained once for all folds and cohorts
-    PredictionTask                   probe    predictions of all targets from one feature set:
+    PredictionTask                   predict  predictions of all targets from one feature set:
       PredictionFromNamedFeatures             raw FC, its components, or covariates
       PredictionFromEncoder                   the encoder that an EncoderTask has trained
       PredictionFromFoldEncoders              encoders that are trained anew inside each fold
@@ -11,8 +11,8 @@
     NetworkTask                      train    predictions of one target by a supervised network,
                                               trained inside each fold
 
-A probe is a simple model that is fitted on features to measure what they hold: here kernel ridge.
-What determines the result of a run, and its id, is in `run_key`.
+Tasks that predict fit kernel ridge on the features. What determines the result of a run, and its
+id, is in `run_key`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from nerve.experiments.encoders import (
     training_counts,
     usable_cohorts,
 )
-from nerve.experiments.run_key import Recipe, check_content, fingerprint, run_key
+from nerve.experiments.run_key import Recipe, check_content, fingerprint, run_id
 from nerve.experiments.run_store import DONE, UNAVAILABLE
 from nerve.methods import load_method
 from nerve.methods.runs import compared
@@ -121,7 +121,7 @@ class Task:  # numpydoc ignore=PR02
     @cached_property
     def id(self) -> str:
         """The hash of the key, which names the folder of the run."""
-        return fingerprint(run_key(self))
+        return run_id(self)
 
     @property
     def label(self) -> str:
@@ -196,7 +196,7 @@ class PredictionTask(Task):
     Subclasses say where the features come from. `settings` change the protocol for this row.
     """
 
-    kind: ClassVar[str] = "probe"
+    kind: ClassVar[str] = "predict"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def features(self, experiment: Experiment, folder: Path, cohort: Cohort) -> FeatureSet:

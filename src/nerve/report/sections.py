@@ -30,7 +30,7 @@ _LONG = 12  # rows beyond which a table is folded
 _DRAWN = ("attention", "attention_pairs", "network_weights", "region_occlusion")  # as figures
 _RUN_KINDS = {  # what the first word of a run means
     "encode": "encode: an encoder is trained and its features are computed",
-    "probe": "probe: targets are predicted from features",
+    "predict": "predict: targets are predicted from features",
     "train": "train: a network is trained on a target",
 }
 
