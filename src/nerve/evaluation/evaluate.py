@@ -386,8 +386,8 @@ def _p_permuted_networks(
     """One-sided p of each trained encoder among encoders of permuted networks; † is p < .05.
 
     An encoder is compared with all null models of its method, cohort and target, whatever its
-    networks are. Rows that differ in their seed alone share one p, that of their mean r. Rows that
-    are not trained encoders, or whose method has no null models, have NaN.
+    networks and settings are. Rows that differ in their seed alone share one p, that of their mean
+    r. Rows that are not trained encoders, or whose method has no null models, have NaN.
     """
     by_row = rows.set_index("row")
     lines = scores["row"].map(by_row["line"])

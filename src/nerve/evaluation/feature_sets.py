@@ -79,6 +79,8 @@ class FeatureSet:  # numpydoc ignore=PR02
     def prepare(self, cohort: Cohort, participants: Participants, protocol: Protocol) -> Self:
         """Choose the model and compute what all folds share.
 
+        This sees all participants, so nothing may be learned here: that is for `split`.
+
         Parameters
         ----------
         cohort : Cohort

@@ -855,7 +855,8 @@ class NERVE(HubMixin, Encoder):
             Column of the participants table: numbers, or words for classes. Participants without a
             value are left out.
         covariates : names of columns
-            Regressed from the target, as in every evaluation; the residual is predicted.
+            Regressed from the target, with coefficients of everyone who has the target; the
+            residual is predicted. (An evaluation learns them in each fold.)
         groups : str, optional
             Column of families, which are not split when participants are held out.
         run_dir : path, optional
