@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from torture._processes import Running, Warm
-from torture._results import compared, debris, unreadable
+from torture._results import comparable_content, incomplete_files, leftover_files
 from torture.crash import Case, make_cases
 from torture.promise import Promise
 
@@ -55,13 +55,13 @@ def many_on_an_experiment(case: Case, folder: Path, warm: list[Warm], alone: boo
     troubles += [
         f"a process ended with {one.code}: {one.output[-200:]}" for one in ended if one.code
     ]
-    troubles += [f"{name}: {why}" for name, why in unreadable(place / "out")]
-    troubles += [f"{name} was left behind" for name in debris(place)]
+    troubles += [f"{name}: {why}" for name, why in incomplete_files(place / "out")]
+    troubles += [f"{name} was left behind" for name in leftover_files(place)]
     if alone:
         single = folder / "alone"
         single.mkdir()
         warm[0].run(case.arguments(single), single / "log")
-        if compared(single / "out") != compared(place / "out"):
+        if comparable_content(single / "out") != comparable_content(place / "out"):
             troubles.append("the results differ from those of one process")
     runs = sum(name.endswith("manifest.json") for name in made)
     return Promise(
@@ -86,11 +86,11 @@ def the_dead_are_relieved(case: Case, folder: Path, warm: list[Warm]) -> Promise
     first.kill()
     first.end()
     ended = second.end()
-    kept = bool(held) and waited and ended.code == 0 and not debris(place)
+    kept = bool(held) and waited and ended.code == 0 and not leftover_files(place)
     return Promise(
         "a killed process blocks no other: its run is taken over",
         f"holder stopped, the other waited: {'yes' if waited else 'no'}; holder killed: the other ended with "
-        f"{ended.code}" + ("" if kept else f"; {ended.output[-300:]}; {debris(place)}"),
+        f"{ended.code}" + ("" if kept else f"; {ended.output[-300:]}; {leftover_files(place)}"),
         kept,
     )
 
@@ -108,7 +108,7 @@ def second_is_refused(
     named = f"process {first.pid} on " in second.output and "Traceback" not in second.output
     os.kill(first.pid, signal.SIGCONT)
     finished = first.end()
-    whole = not list(unreadable(place / "out")) and not debris(place)
+    whole = not list(incomplete_files(place / "out")) and not leftover_files(place)
     other = folder / f"{place.name}-killed"
     other.mkdir()
     file = other / ".out.lock" if lock is None else other / "out" / lock
@@ -118,7 +118,7 @@ def second_is_refused(
     dead.end()
     stale = file.exists()
     after = warm[1].run(case.arguments(other), other / "log1")
-    same = compared(other / "out") == compared(place / "out")
+    same = comparable_content(other / "out") == comparable_content(place / "out")
     kept = named and second.code == 1 and finished.code == 0 and whole and after.code == 0 and same
     said = second.output.strip().splitlines()[-1] if second.output.strip() else ""
     return Promise(

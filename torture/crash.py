@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from nerve.cli import app
 from nerve.data import simulate
 from torture._processes import Ended, Running, Warm, cold, without_figures
-from torture._results import compared, debris, unreadable
+from torture._results import comparable_content, incomplete_files, leftover_files
 from torture.promise import Promise
 
 TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=4", "batch_size=16", "checkpoint_seconds=0")
@@ -178,11 +178,15 @@ def measure(case: Case, folder: Path, warm: Warm) -> None:
     """Run a command undisturbed, for its results, its time and the number of its file operations."""
     place = prepared(case, folder / f"undisturbed {case.name}")
     if (place / "out").is_dir():
-        case.old = compared(place / "out")
+        case.old = comparable_content(place / "out")
     ended = warm.run(case.arguments(place), place / "log", watch=place)
     if ended.code:
         raise RuntimeError(f"{case.name} failed undisturbed: {ended.output}")
-    case.seconds, case.events, case.result = ended.seconds, ended.events, compared(place / "out")
+    case.seconds, case.events, case.result = (
+        ended.seconds,
+        ended.events,
+        comparable_content(place / "out"),
+    )
 
 
 def prepared(case: Case, place: Path) -> Path:
@@ -259,9 +263,9 @@ def has_begun(place: Path, case: Case) -> bool:
 
 def half_written(case: Case, out: Path) -> list[str]:
     """What is wrong with the files that a reader would see after the kill."""
-    troubles = [f"{name}: {why}" for name, why in unreadable(out)]
+    troubles = [f"{name}: {why}" for name, why in incomplete_files(out)]
     if case.name.startswith("ingest"):  # a cohort is there whole, old or new, or not at all
-        there = compared(out) if out.is_dir() else {}
+        there = comparable_content(out) if out.is_dir() else {}
         set_aside = any(entry.suffix == ".old" for entry in out.parent.iterdir())
         if (
             there not in ([case.old, case.result] if case.old else [{}, case.result])
@@ -287,7 +291,7 @@ def not_the_same(case: Case, place: Path, again: Ended, finished: bool) -> list[
         return [
             f"the same command again ended with {again.code}: {again.output.strip().splitlines()[-1:]}"
         ]
-    found = compared(place / "out")
+    found = comparable_content(place / "out")
     differing = sorted(
         name
         for name in found.keys() | case.result.keys()
@@ -296,7 +300,7 @@ def not_the_same(case: Case, place: Path, again: Ended, finished: bool) -> list[
     troubles = [f"{name} differs from the undisturbed run" for name in differing]
     if "Traceback" in again.output:
         troubles.append("a traceback was shown")
-    return troubles + [f"{name} was left behind" for name in debris(place)]
+    return troubles + [f"{name} was left behind" for name in leftover_files(place)]
 
 
 def report(kills: list[Kill], cases: list[Case]) -> list[Promise]:

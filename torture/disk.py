@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torture._processes import Ended, Warm
-from torture._results import compared, debris, unreadable
+from torture._results import comparable_content, incomplete_files, leftover_files
 from torture.crash import Case, make_cases
 from torture.promise import Promise
 
@@ -75,7 +75,7 @@ def trained(cases: list[Case], folder: Path, warm: Warm) -> None:
         ended = warm.run(case.arguments(place), place / "log")
         if ended.code:
             raise RuntimeError(f"{case.name} failed undisturbed: {ended.output}")
-        case.result = compared(place / "out")
+        case.result = comparable_content(place / "out")
 
 
 def on_a_full_disk(case: Case, folder: Path, warm: Warm) -> Trial:
@@ -121,7 +121,7 @@ def not_clear(ended: Ended) -> list[str]:
 
 def harmed(place: Path) -> list[str]:
     """What is wrong with what was there before, or is visible now."""
-    troubles = [f"{name} is not whole: {why}" for name, why in unreadable(place / "out")]
+    troubles = [f"{name} is not whole: {why}" for name, why in incomplete_files(place / "out")]
     if (place / "precious.txt").read_text() != "written before\n":
         troubles.append("a file that was there before has changed")
     return troubles
@@ -131,8 +131,12 @@ def not_finished(case: Case, place: Path, again: Ended) -> list[str]:
     """How the second attempt differs from one where there always was space."""
     if again.code:
         return [f"with space it ended with {again.code}: {again.output.strip()[-200:]}"]
-    troubles = [] if compared(place / "out") == case.result else ["with space the results differ"]
-    return troubles + [f"{name} was left behind" for name in debris(place)]
+    troubles = (
+        []
+        if comparable_content(place / "out") == case.result
+        else ["with space the results differ"]
+    )
+    return troubles + [f"{name} was left behind" for name in leftover_files(place)]
 
 
 def fill(place: Path, spare: int) -> Path:

@@ -27,8 +27,8 @@ from scipy.io import savemat
 
 from nerve._utils.cores import usable_cores
 from torture._layouts import FC, LAYOUTS, files_of, put, regions_table, sign_as_matlab
-from torture._made import made, put_here
 from torture._sandbox import Case, Outcome, preload, run_cases
+from torture._sound_files import put_here, sound_files
 from torture.promise import Promise
 
 MARK = "attacked"  # the file that hostile code would make in the current folder
@@ -262,7 +262,7 @@ def _method(name: str) -> bytes:
 
 def _assigned(text: str) -> Callable[[Path], list[str]]:
     def prepare(folder: Path) -> list[str]:
-        put_here(folder / "in", made(), "cohort", "small.yaml")
+        put_here(folder / "in", sound_files(), "cohort", "small.yaml")
         return [*_words(PRETRAIN, folder), "--set", text]
 
     return prepare
@@ -272,7 +272,9 @@ def _with_file(name: str, file: str, content: bytes | None, command: str) -> Cas
     """The sound files with one of them replaced, or removed."""
 
     def prepare(folder: Path) -> list[str]:
-        put_here(folder / "in", made(), "cohort", "run", "table.csv", "small.yaml", "study.yaml")
+        put_here(
+            folder / "in", sound_files(), "cohort", "run", "table.csv", "small.yaml", "study.yaml"
+        )
         put(folder / "in/source", files_of(LAYOUTS["npy"].write))
         if content is None:
             (folder / "in" / file).unlink()
@@ -294,7 +296,7 @@ def _words(command: str, folder: Path) -> list[str]:
 
 
 def _models() -> Iterator[Case]:
-    files = made()
+    files = sound_files()
     config, weights = json.loads(files["run/config.json"]), files["run/model.safetensors"]
 
     def changed(**changes: Any) -> bytes:
@@ -366,7 +368,7 @@ def lying_safetensors(weights: bytes) -> dict[str, bytes]:
 
 def _typed_models() -> Iterator[Case]:
     """Models whose entries are paths or of another type, and whose tensors are of another type."""
-    files = made()
+    files = sound_files()
     config, weights = json.loads(files["run/config.json"]), files["run/model.safetensors"]
     for name in ("patching", "parcellation", "recentre", "view", "tokenizer"):
         yield _with_secret(f"{name} is a path", ("parameters", name), config)
@@ -399,7 +401,7 @@ def _with_secret(name: str, place: tuple[str, ...], config: dict[str, Any]) -> C
     """A model that names a table of the user's, of which nothing may be printed."""
 
     def prepare(folder: Path) -> list[str]:
-        put_here(folder / "in", made(), "cohort", "run")
+        put_here(folder / "in", sound_files(), "cohort", "run")
         secret = folder / "in/secret.tsv"
         secret.write_text(f"label\tnetwork\n{SECRET_WORD}\t{SECRET_WORD}\n")
         (folder / "in/run/config.json").write_bytes(_changed(config, place, str(secret)))
@@ -435,7 +437,7 @@ def _in_place(name: str, file: str, command: str, make: Callable[[Path], Any]) -
     """The sound files with something else in the place of one of them."""
 
     def prepare(folder: Path) -> list[str]:
-        put_here(folder / "in", made(), *PARTS)
+        put_here(folder / "in", sound_files(), *PARTS)
         place = folder / "in" / file
         place.unlink(missing_ok=True)
         make(place)
@@ -459,7 +461,7 @@ def _replacing() -> Iterator[Case]:
     yield _mine("predict", "mine.tsv", mine, "predict {in}/probe {in}/cohort {in}/mine.tsv")
     yield _mine("report", "results/report.html", mine, "report {in}/results")
     again = "simulate {in}/cohort --subjects 12 --overwrite"
-    table = made()["cohort/participants.tsv"] + b"\n"
+    table = sound_files()["cohort/participants.tsv"] + b"\n"
     yield _mine("an edited table", "cohort/participants.tsv", table, again)
     for name in ("cohort/locks/mine", "cohort/.x.lock", "cohort/.x.0123abcd.tmp", ".cohort.lock"):
         yield _mine(name, name, mine, again)
@@ -471,7 +473,7 @@ def _mine(name: str, file: str, content: bytes, command: str) -> Case:
     """The sound files and one of the user's."""
 
     def prepare(folder: Path) -> list[str]:
-        put_here(folder / "in", made(), *PARTS)
+        put_here(folder / "in", sound_files(), *PARTS)
         place = folder / "in" / file
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(content)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from nerve.cli import app
 from nerve.data.simulate import simulate_cohort
 from torture._processes import without_figures
-from torture._results import compared
+from torture._results import comparable_content
 from torture.promise import Promise
 
 REGIONS = "schaefer100-7"
@@ -107,7 +107,7 @@ def changed_cohorts(folder: Path, names: list[str]) -> Promise:
         change(cohort)
         codes = evaluate(cohort, results / "again"), evaluate(cohort, results / "fresh")
         again, fresh = (
-            {k: v for k, v in compared(results / w).items() if not k.startswith("runs/")}
+            {k: v for k, v in comparable_content(results / w).items() if not k.startswith("runs/")}
             for w in ("again", "fresh")
         )
         if codes != (0, 0) or again != fresh:
@@ -174,7 +174,7 @@ def files_of_others(folder: Path) -> Promise:
     (mine / "participants.tsv").write_text("participant_id\tage\n")
     cohort = Path(shutil.copytree(folder / "cohort", folder / "annotated"))
     (cohort / "notes.txt").write_text("precious\n")
-    before = compared(mine) | compared(cohort)
+    before = comparable_content(mine) | comparable_content(cohort)
     attempts = {
         "pretrain": ("pretrain", folder / "cohort", "--out", mine, "--preset", "small"),
         "pretrain --resume": ("pretrain", folder / "cohort", "--out", mine, "--resume"),
@@ -197,10 +197,10 @@ def files_of_others(folder: Path) -> Promise:
     accepted = [name for name, words in attempts.items() if command(*words)[0] != 1]
     harmed = sorted(
         name
-        for name, content in (compared(mine) | compared(cohort)).items()
+        for name, content in (comparable_content(mine) | comparable_content(cohort)).items()
         if before.get(name) != content
     )
-    gone = sorted(before.keys() - (compared(mine) | compared(cohort)).keys())
+    gone = sorted(before.keys() - (comparable_content(mine) | comparable_content(cohort)).keys())
     troubles = [f"{name} was not refused" for name in accepted] + [
         f"{name} was changed" for name in harmed + gone
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from tests.report.folders import Made, line, write_folder
-from torture._made import made, put_here
+from torture._sound_files import put_here, sound_files
 
 import nerve
 from nerve._utils.errors import NerveError
@@ -100,7 +100,7 @@ IMPORTED |= {"FIGURES[one_of('figure', name, list(FIGURES))]"}
 
 @pytest.fixture
 def folder(tmp_path):
-    put_here(tmp_path, made(), "run", "cohort")
+    put_here(tmp_path, sound_files(), "run", "cohort")
     return tmp_path / "run"
 
 

@@ -68,6 +68,6 @@ def test_no_step_reads_more_than_a_batch_at_once(folder, most_read, step):
 
 def test_a_step_that_takes_too_much_or_predicts_nothing_breaks_the_promise():
     step = {"seconds": 1.0, "gibibytes": 1.0, "r": 0.5}
-    assert load.row(10, {"embed": step}, limit=1.2).kept
+    assert load.promise_of(10, {"embed": step}, limit=1.2).kept
     for changed in (step | {"gibibytes": 1.3}, step | {"r": 0.1}, {"error": "ended with -9"}):
-        assert not load.row(10, {"embed": changed}, limit=1.2).kept
+        assert not load.promise_of(10, {"embed": changed}, limit=1.2).kept
