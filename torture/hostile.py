@@ -67,18 +67,18 @@ def _promise(name: str, outcomes: list[Outcome]) -> Promise:
     measured = f"{len(outcomes)} files, most memory {max(hungriest, 0) / 2**20:.0f} MB"
     for outcome in faults:
         measured += (
-            f"; {outcome.name}: {outcome.fault or 'it was not refused: ' + outcome.said[-200:]}"
+            f"; {outcome.name}: {outcome.fault or 'it was not refused: ' + outcome.output[-200:]}"
         )
     return Promise(name, " ".join(measured.split()).replace("|", "/"), not faults)
 
 
 def _refused(outcome: Outcome) -> bool:
     """Whether the command failed with a sentence, or left the hostile file out and said so."""
-    if SECRET_WORD in outcome.said:
+    if SECRET_WORD in outcome.output:
         return False
     return (
-        "nerve: " in outcome.said
-        or "1 left out" in outcome.said
+        "nerve: " in outcome.output
+        or "1 left out" in outcome.output
         or outcome.name.startswith("harmless")
     )
 

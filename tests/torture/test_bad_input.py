@@ -56,7 +56,7 @@ def run(case: Case) -> None:
     """Run a command in a watched process; fails with what the process did wrong."""
     with tempfile.TemporaryDirectory() as folder:
         [outcome] = run_cases([case], [0], Path(folder).resolve(), jobs=1)
-    assert not outcome.fault, f"{outcome.fault}\n{outcome.command}\n{outcome.said}"
+    assert not outcome.fault, f"{outcome.fault}\n{outcome.command}\n{outcome.output}"
 
 
 def filled_in(words: str | list[str], folder: Path) -> list[str]:
