@@ -33,8 +33,12 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
         return [
             share_an_experiment(cases["experiment"], folder, warm, compare_with_one=not short),
             take_over_after_kill(cases["experiment"], folder, warm),
-            refuse_second(cases["pretrain"], folder, warm, "two on one training run", "out/.lock"),
-            refuse_second(cases["ingest"], folder, warm, "two on one cohort", ".out.lock"),
+            refuse_second(
+                cases["pretrain"], folder, warm, "two processes on one training run", "out/.lock"
+            ),
+            refuse_second(
+                cases["ingest"], folder, warm, "two processes on one cohort", ".out.lock"
+            ),
         ]
 
 
@@ -104,7 +108,9 @@ def take_over_after_kill(case: Case, folder: Path, warm: list[Warm]) -> Promise:
     )
     if not kept:
         measured += f"; {end.output[-300:]}; {leftovers}"
-    return Promise("a killed process blocks no other: its run is taken over", measured, kept)
+    return Promise(
+        "a killed process does not block others: another process takes over its run", measured, kept
+    )
 
 
 def refuse_second(case: Case, folder: Path, warm: list[Warm], title: str, lock: str) -> Promise:
@@ -147,8 +153,8 @@ def refuse_second(case: Case, folder: Path, warm: list[Warm], title: str, lock: 
         last_line = second_end.output.strip().splitlines()[-1:]
         refusal = f": {''.join(last_line)}"
     return Promise(
-        f"{title}: the second is refused by the name of the first, and a lock left by a kill is no "
-        "obstacle",
+        f"{title}: the second is refused and told the number of the first, and a lock left by a "
+        "kill does not block",
         f"second ended with {second_end.code}{refusal}, first with {first_end.code}; "
         f"lock left by a kill: {'yes' if lock_was_left else 'no'}, "
         f"next one ended with {next_end.code}, {'same' if same_results else 'OTHER'} results",

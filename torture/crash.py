@@ -292,8 +292,8 @@ def make_promises(kills: list[Kill], cases: list[Case]) -> list[Promise]:
         measured += f" and {len(troubles) - 4} more"
     return [
         Promise(
-            "killed (-9) at any moment, the same command again ends well, with the results of an "
-            "undisturbed run, and nothing half written is seen under its final name in between",
+            "after a kill (-9) at any moment, the same command run again ends well, with the results "
+            "of an undisturbed run; in between, no half-written file has its final name",
             measured,
             not troubles and n_when["during"] > 0,
         )

@@ -42,7 +42,7 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
         on_full = [try_full_disk(case, folder, warm) for case in cases]
         on_read_only = [try_read_only_folder(case, folder, warm) for case in cases]
     return [
-        make_promise("a full disk", "the command goes on when there is space", on_full),
+        make_promise("a full disk", "the command continues when there is space", on_full),
         make_promise("a read-only folder", "the command works once it may write", on_read_only),
     ]
 
@@ -182,7 +182,7 @@ def make_promise(fault: str, remedy: str, trials: list[Trial]) -> Promise:
     names = ", ".join(trial.name for trial in trials)
     measured = f"tmpfs; {names}: exit 1 with the reason, then the results of an undisturbed run"
     return Promise(
-        f"{fault} is said in one sentence, nothing that was there is harmed, and {remedy}",
+        f"{fault} is reported in one sentence, existing files are not harmed, and {remedy}",
         with_troubles(measured, troubles, at_most=4),
         not troubles,
     )

@@ -91,11 +91,11 @@ def attacks() -> dict[str, Iterator[Case]]:
     """The attacks by the promise that they test."""
     return {
         "a file with Python objects is refused and no code in it runs": _arrays_of_objects(),
-        "settings cannot name code": _settings(),
+        "settings cannot run code": _settings(),
         "a model folder runs no code, and one that is newer, incomplete or changed is refused by name": _models(),
         "a file that lies about its size, or unpacks to far more than it holds, is refused": _bombs(),
-        "a file cannot have others read in its stead": _links(),
-        "nothing in a model is a path, and every entry and tensor has its type": _typed_models(),
+        "a file cannot make a command read other files": _links(),
+        "a model with a path, or with an entry or a tensor of the wrong type, is refused": _typed_models(),
         "a pipe or a device in the place of a file is not opened": _pipes(),
         "no file of the user is replaced without being asked for": _replacing(),
     }
