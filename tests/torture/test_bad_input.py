@@ -284,14 +284,14 @@ def test_an_unusable_cohort_is_noticed(tmp_path):
 def test_examples_and_failures_are_counted():
     header = "tests/torture/test_bad_input.py::test_changed_settings_are_refused[study.yaml]:"
     lines = [header, "    - 28 passing, 1 failing, and 0 invalid test cases"]
-    kept = bad_input.promise("\n".join(lines), exit_code=0)
+    kept = bad_input.make_promise("\n".join(lines), exit_code=0)
     assert kept.kept
     assert kept.measured == "29 random examples (29 of settings): 0 tests failed"
     failure = "FAILED tests/torture/test_bad_input.py::test_changed_settings_are_refused[x] - Error"
-    broken = bad_input.promise("\n".join([*lines, failure]), exit_code=1)
+    broken = bad_input.make_promise("\n".join([*lines, failure]), exit_code=1)
     assert not broken.kept
     assert "1 tests failed: test_changed_settings_are_refused[x]" in broken.measured
-    assert not bad_input.promise("no tests ran", exit_code=0).kept
+    assert not bad_input.make_promise("no tests ran", exit_code=0).kept
 
 
 def test_every_test_with_examples_is_counted():
