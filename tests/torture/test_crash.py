@@ -24,8 +24,8 @@ def test_files_that_are_cut_short_are_seen(tmp_path):
     assert list(incomplete_files(tmp_path)) == []
     assert leftover_files(tmp_path) == [".d.json.abcdefgh.tmp"]
     for name in ("a.npy", "b.json", "c.tsv"):
-        whole = (tmp_path / name).read_bytes()
-        (tmp_path / name).write_bytes(whole[: len(whole) - 3])
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[:-3])
     assert [name for name, _ in incomplete_files(tmp_path)] == ["a.npy", "b.json", "c.tsv"]
 
 

@@ -30,15 +30,16 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def most_read(monkeypatch):
     """The largest number of whole matrices that were read at once, of cohorts that all count as large."""
-    found, read = [0], Stack._read
+    counts = [0]
+    read = Stack._read
 
     def counted(stack, index, region=None):
-        found.append(len(index) if region is None else 0)
+        counts.append(len(index) if region is None else 0)
         return read(stack, index, region)
 
     monkeypatch.setattr("nerve.data.lazy_arrays.MATERIALISE_BELOW", 0)
     monkeypatch.setattr(Stack, "_read", counted)
-    return lambda: max(found)
+    return lambda: max(counts)
 
 
 def train_and_embed(cohort):
