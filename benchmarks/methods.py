@@ -1,7 +1,7 @@
-"""One training step of each method at R = 400 and batch 16: CPU time and peak memory beside NERVE's in the same run.
+"""A training step of each method at R = 400 and batch 16: CPU time and peak memory beside NERVE's.
 
-Each method runs in a process of its own with the paper's preset, so that its peak memory is its own. GATE has no
-batches: its step is a full pass over a population, here of 16 participants.
+Each method runs in a process of its own with the paper's preset, so that its peak memory is its own.
+GATE has no batches: its step is a full pass over a population, here of 16 participants.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import peak_memory
+from benchmarks import peak_memory, row
 
-PARCELLATION, BATCH, VOLUMES, REPEATS = "schaefer400-17", 16, 300, 2
+PARCELLATION = "schaefer400-17"
+BATCH = 16
+N_VOLUMES = 300
+REPEATS = 2
 SLOW = 20.0  # seconds: a first step that takes longer needs no warm-up and is not repeated
-REFERENCES = ("raw", "pca", "ppca", "tangent", "shrunk", "covariates")
+NOT_TRAINED = ("raw", "pca", "ppca", "tangent", "shrunk", "covariates")
 
 
-def people() -> Any:
-    """16 participants with time series of a few shared factors: real sizes, no simulation to wait for."""
+def make_cohort() -> Any:
+    """16 participants with time series of a few shared factors: real sizes, quickly made."""
     import pandas as pd
 
     from nerve.data.cohort import Cohort
@@ -30,19 +33,26 @@ def people() -> Any:
     rng = np.random.default_rng(0)
     parcellation = load_parcellation(PARCELLATION)
     loadings = rng.normal(size=(20, parcellation.n_regions)).astype(np.float32)
-    shape = (VOLUMES, parcellation.n_regions)
-    series = [
-        rng.standard_normal((VOLUMES, 20), np.float32) @ loadings
-        + 3 * rng.standard_normal(shape, np.float32)
-        for _ in range(BATCH)
-    ]
-    fc = np.stack([np.corrcoef(one.T) for one in series]).astype(np.float32)
+    all_series = []
+    for _ in range(BATCH):
+        signal = rng.standard_normal((N_VOLUMES, 20), np.float32) @ loadings
+        noise = rng.standard_normal((N_VOLUMES, parcellation.n_regions), np.float32)
+        all_series.append(signal + 3 * noise)
+    fc = np.stack([np.corrcoef(series.T) for series in all_series]).astype(np.float32)
     table = pd.DataFrame({"participant_id": [f"p{i}" for i in range(BATCH)]})
-    return Cohort(fc, table, parcellation, series)
+    return Cohort(fc, table, parcellation, all_series)
 
 
-def measure(name: str) -> tuple[float, float, int]:
-    """CPU seconds of a step, and GiB at the peak less those before the method was made; trained numbers."""
+class Costs(NamedTuple):
+    """What a training step of one method takes."""
+
+    seconds: float  # processor time
+    gibibytes: float  # at the peak, less what the process had before training
+    n_parameters: int  # that are trained
+
+
+def measure(name: str) -> Costs:
+    """Train a method for a few steps."""
     import torch
 
     from nerve.core.randomness import Draws
@@ -50,61 +60,61 @@ def measure(name: str) -> tuple[float, float, int]:
     from nerve.methods import method_class
 
     torch.set_num_threads(1)
-    cohort = people()
+    cohort = make_cohort()
     method = method_class(name).from_preset("paper", device="cpu")
-    before = peak_memory()
-    method.parcellation_, method.n_features_in_, method.binary_ = (
-        cohort.parcellation,
-        cohort.n_regions,
-        False,
-    )
-    source = method.begin_training(
-        cohort, np.arange(len(cohort))
-    )  # as in fit, up to the first step
+    memory_before = peak_memory()
+    # As in `fit`, up to the first step.
+    method.parcellation_ = cohort.parcellation
+    method.n_features_in_ = cohort.n_regions
+    method.binary_ = False
+    dataset = method.begin_training(cohort, np.arange(len(cohort)))
     module = method.module_
     if method.role == "supervised":
-        source = LabelledDataset(source, np.linspace(-1, 1, BATCH))
+        dataset = LabelledDataset(dataset, np.linspace(-1, 1, BATCH))
     optimizer = make_optimizer(module, method.training_settings())
-    batch = source.batch(np.arange(min(BATCH, len(source))))
+    batch_size = min(BATCH, len(dataset))
+    batch = dataset.batch(np.arange(batch_size))
     module.train()
     seconds = []
     for step in range(REPEATS + 1):
         began = time.process_time()
         module.zero_grad()
-        module.training_loss(batch, Draws(0, step, min(BATCH, len(source)))).backward()
+        module.training_loss(batch, Draws(0, step, batch_size)).backward()
         optimizer.step()
         seconds.append(time.process_time() - began)
         if seconds[0] > SLOW:
             break
-    parameters = sum(p.numel() for p in module.parameters() if p.requires_grad)
-    return min(seconds[1:] or seconds), peak_memory() - before, parameters
+    n_parameters = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
+    without_warm_up = seconds[1:] or seconds
+    return Costs(min(without_warm_up), peak_memory() - memory_before, n_parameters)
 
 
-def run() -> list[dict]:
-    """Rows with name, value (the method's), reference (NERVE's), ratio and target."""
+def run() -> list[dict[str, Any]]:
+    """Two rows per method: value (the method's), reference (NERVE's) and their ratio."""
     from nerve.methods import METHODS
 
     context = multiprocessing.get_context("spawn")
-    figures = {}
+    costs_by_method = {}
     for name in METHODS:
-        if name not in REFERENCES:
-            with ProcessPoolExecutor(1, context) as fresh:
-                figures[name] = fresh.submit(measure, name).result()
+        if name not in NOT_TRAINED:
+            with ProcessPoolExecutor(1, context) as new_process:
+                costs_by_method[name] = new_process.submit(measure, name).result()
+    nerve_costs = costs_by_method["nerve"]
     rows = []
-    for name, (seconds, memory, parameters) in figures.items():
-        for what, value, reference in (
-            ("CPU seconds per step", seconds, figures["nerve"][0]),
-            ("peak GiB", memory, figures["nerve"][1]),
-        ):
-            label = f"{name}, {parameters:,} parameters, R = 400, batch {BATCH} ({what})"
-            ratio = value / reference
-            rows.append(
-                {
-                    "name": label,
-                    "value": value,
-                    "reference": reference,
-                    "ratio": ratio,
-                    "target": "stated",
-                }
+    for name, costs in costs_by_method.items():
+        label = f"{name}, {costs.n_parameters:,} parameters, R = 400, batch {BATCH}"
+        ratio = costs.seconds / nerve_costs.seconds
+        rows.append(
+            row(
+                f"{label} (CPU seconds per step)",
+                costs.seconds,
+                nerve_costs.seconds,
+                ratio,
+                "stated",
             )
+        )
+        ratio = costs.gibibytes / nerve_costs.gibibytes
+        rows.append(
+            row(f"{label} (peak GiB)", costs.gibibytes, nerve_costs.gibibytes, ratio, "stated")
+        )
     return rows

@@ -1,19 +1,21 @@
 """NERVE's training step and embedding at the paper's size, on one thread, against references in the same run.
 
-The reference model gathers every patch from the matrix and pads it to the largest (`tests/reference/nerve_literal.py`).
-Model FLOPs count the matrix products that the model needs: tokens of visible patches, encoder, decoder, reconstruction
-of masked patches; forward and backward, no gradient of the data. The machine's own rate is that of a 2048³ product.
+The reference model gathers every patch from the matrix and pads it to the largest
+(`tests/reference/nerve_literal.py`). Model FLOPs count the matrix products that the model needs:
+tokens of visible patches, encoder, decoder, reconstruction of masked patches; forward and backward,
+no gradient of the data. The machine's own rate is that of a 2048³ product.
 """
 
+import math
 import multiprocessing
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from tests.reference.nerve_literal import GatherAndPad
 
 import nerve
+from benchmarks import row
 from nerve.core import MaskedAutoencoder
 from nerve.core.patching import Patching
 from nerve.core.training import ArrayDataset, TrainingSettings, choose_device, train
@@ -21,35 +23,40 @@ from nerve.core.training import ArrayDataset, TrainingSettings, choose_device, t
 BATCH = 128
 
 
-def paper_size(n_regions: int = 400, networks: int = 17, people: int = BATCH):
-    """Model, matrices (participants, R, R) and packed FC (participants, S)."""
+def paper_size(n_regions: int = 400, networks: int = 17, n_participants: int = BATCH):
+    """A model, random matrices (participants, R, R) and the same packed (participants, S)."""
     patching = Patching.from_parcellation(
         nerve.load_parcellation(f"schaefer{n_regions}-{networks}")
     )
     generator = torch.Generator().manual_seed(0)
-    fc = 0.25 * torch.randn(people, n_regions, n_regions, generator=generator)
+    fc = 0.25 * torch.randn(n_participants, n_regions, n_regions, generator=generator)
     fc = (fc + fc.transpose(1, 2)) / 2
     return MaskedAutoencoder(patching), fc, torch.from_numpy(patching.pack(fc.numpy()))
 
 
-def forward_flops(model: MaskedAutoencoder, tokens: int) -> float:
-    """Encoder FLOPs of one participant with this many tokens: 2 · weights · tokens, and the attention products."""
-    dim, depth = model.positions.shape[1], len(model.encoder)
-    return depth * (2 * 12 * dim**2 * tokens + 4 * tokens**2 * dim)
+def forward_flops(model: MaskedAutoencoder, n_tokens: int) -> float:
+    """Encoder FLOPs of one participant: 2 · weights · tokens, and the attention products."""
+    dim = model.positions.shape[1]
+    depth = len(model.encoder)
+    return depth * (2 * 12 * dim**2 * n_tokens + 4 * n_tokens**2 * dim)
 
 
 def training_flops(model: MaskedAutoencoder) -> float:
     """FLOPs of one participant in a training step."""
-    n_patches, entries = model.patching.n_patches, model.patching.n_entries
-    dim, width = model.positions.shape[1], model.decoder_positions.shape[1]
-    share = model.n_visible / n_patches
-    tokens, everything = 1 + model.n_visible, 1 + n_patches
-    embed = (
-        2 * entries * dim * share * 2
-    )  # forward, and the gradient of the weights; data need none
-    decoder = 2 * 12 * width**2 * everything + 4 * everything**2 * width + 2 * dim * width * tokens
-    rebuild = 2 * entries * width * (1 - share)
-    return embed + 3 * (forward_flops(model, tokens) + decoder + rebuild)
+    n_patches = model.patching.n_patches
+    n_entries = model.patching.n_entries
+    dim = model.positions.shape[1]
+    decoder_dim = model.decoder_positions.shape[1]
+    visible_share = model.n_visible / n_patches
+    n_visible_tokens = 1 + model.n_visible
+    n_tokens = 1 + n_patches
+    # Forward, and the gradient of the weights; the data need no gradient.
+    embed = 2 * n_entries * dim * visible_share * 2
+    decoder = 2 * 12 * decoder_dim**2 * n_tokens + 4 * n_tokens**2 * decoder_dim
+    decoder += 2 * dim * decoder_dim * n_visible_tokens
+    reconstruct = 2 * n_entries * decoder_dim * (1 - visible_share)
+    encoder = forward_flops(model, n_visible_tokens)
+    return embed + 3 * (encoder + decoder + reconstruct)
 
 
 def embedding_flops(model: MaskedAutoencoder) -> float:
@@ -71,22 +78,24 @@ def best_seconds(actions: dict, repeats: int = 4) -> dict:
     return best
 
 
-def steps_of(model, fc, packed) -> dict:
-    """A training step of ours and of the literal version, an embedding, a matrix product."""
-    literal = GatherAndPad(model)
+def make_actions(model, fc, packed) -> dict:
+    """What is timed: a training step of ours and of the literal version, an embedding, two products."""
+    literal_model = GatherAndPad(model)
     noise = torch.rand(
         len(fc), model.patching.n_patches, generator=torch.Generator().manual_seed(1)
     )
     square = torch.randn(2048, 2048)
-    rows, weight = torch.randn(len(fc) * (1 + model.n_visible), 256), torch.randn(256, 1024)
+    # The largest product of the model: tokens of a batch by the first weights of an MLP.
+    tokens = torch.randn(len(fc) * (1 + model.n_visible), 256)
+    weight = torch.randn(256, 1024)
 
-    def ours():
+    def training_step():
         model.zero_grad()
         model.masked_loss(packed, *model.choose_masks(noise)).backward()
 
-    def gathered():
+    def literal_training_step():
         model.zero_grad()
-        literal.training_loss(fc, noise).backward()
+        literal_model.training_loss(fc, noise).backward()
 
     def embed():
         with torch.inference_mode():
@@ -94,129 +103,137 @@ def steps_of(model, fc, packed) -> dict:
                 model.embed(packed[start : start + 32])
 
     return {
-        "ours": ours,
-        "literal": gathered,
-        "embed": embed,
-        "product": lambda: square @ square,
-        "own": lambda: rows @ weight,
+        "training step": training_step,
+        "literal training step": literal_training_step,
+        "embedding": embed,
+        "square product": lambda: square @ square,
+        "largest product of the model": lambda: tokens @ weight,
     }
 
 
-def step_memory(kind: str) -> float:
-    """Peak memory that a step adds, in MB; called in a new process, whose memory is its own."""
+def step_memory(name: str) -> float:
+    """Peak memory that an action adds, in MB; called in a new process, whose memory is its own."""
     torch.set_num_threads(1)
     choose_device("cpu")
-    action = steps_of(*paper_size())[kind]
-    Path("/proc/self/clear_refs").write_text(
-        "5"
-    )  # the kernel's peak counter starts again from here
-    before = resident("VmRSS")
+    action = make_actions(*paper_size())[name]
+    # The kernel's peak counter starts again from here.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory_status("VmRSS")
     action()
-    return resident("VmHWM") - before
+    return memory_status("VmHWM") - before
 
 
-def resident(field: str) -> float:
-    """A line of /proc/self/status, in MB."""
+def memory_status(field: str) -> float:
+    """A field of /proc/self/status, in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def loop_overhead(model, packed, seconds_of_step: float) -> float:
-    """Time of a step in the training loop (data, clipping, AdamW, checkpoint of nothing) over the bare step."""
+def loop_overhead(model, packed, bare_seconds: float) -> float:
+    """Time of a step in the training loop (data, clipping, AdamW) over that of the bare step."""
     settings = TrainingSettings(
         max_steps=3, batch_size=len(packed), validation_fraction=0, device="cpu"
     )
     began = time.perf_counter()
     train(model, ArrayDataset(packed.numpy()), settings)
-    return (time.perf_counter() - began) / 3 / seconds_of_step
+    return (time.perf_counter() - began) / 3 / bare_seconds
 
 
-def growth() -> list[dict]:
-    """Milliseconds per participant against regions, networks and batch."""
-    cases = [(f"R={r}, 17 networks, batch 16", r, 17, 16) for r in (100, 200, 400, 700, 1000)]
-    cases += [("R=400, 7 networks, batch 16", 400, 7, 16)]
-    cases += [(f"R=400, 17 networks, batch {n}", 400, 17, n) for n in (4, 64)]
+def scaling_rows() -> list[dict]:
+    """Milliseconds per participant against regions, networks and batch size."""
+    cases = []
+    for n_regions in (100, 200, 400, 700, 1000):
+        cases.append((n_regions, 17, 16))
+    cases += [(400, 7, 16), (400, 17, 4), (400, 17, 64)]
     rows = []
-    for name, regions, networks, people in cases:
-        model, fc, packed = paper_size(regions, networks, people)
-        actions = steps_of(model, fc, packed)
-        seconds = best_seconds({"ours": actions["ours"], "embed": actions["embed"]}, repeats=2)
-        for what, key in (("training", "ours"), ("embedding", "embed")):
-            value = 1000 * seconds[key] / people
-            rows.append({"name": f"{what}, ms per participant: {name}", "value": value})
+    for n_regions, n_networks, batch_size in cases:
+        actions = make_actions(*paper_size(n_regions, n_networks, batch_size))
+        chosen = {"training": actions["training step"], "embedding": actions["embedding"]}
+        seconds = best_seconds(chosen, repeats=2)
+        size = f"R={n_regions}, {n_networks} networks, batch {batch_size}"
+        for name in chosen:
+            milliseconds = 1000 * seconds[name] / batch_size
+            rows.append(row(f"{name}, ms per participant: {size}", milliseconds))
     return rows
 
 
 def run() -> list[dict]:
     """Rows of the benchmark table."""
-    threads = torch.get_num_threads()
+    n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     choose_device("cpu")
     model, fc, packed = paper_size()
-    seconds = best_seconds(steps_of(model, fc, packed))
-    rate = 2 * 2048**3 / seconds["product"]
-    own_rate = 2 * BATCH * (1 + model.n_visible) * 256 * 1024 / seconds["own"]
-    used = training_flops(model) * BATCH / seconds["ours"]
-    used_embed = embedding_flops(model) * BATCH / seconds["embed"]
+    seconds = best_seconds(make_actions(model, fc, packed))
+    step_seconds = seconds["training step"]
+    literal_seconds = seconds["literal training step"]
+    embedding_seconds = seconds["embedding"]
+
+    # In GFLOP/s. The machine's rate is that of a large product; the second, of one in the model.
+    machine_rate = 2 * 2048**3 / seconds["square product"] / 1e9
+    n_tokens = BATCH * (1 + model.n_visible)
+    product_rate = 2 * n_tokens * 256 * 1024 / seconds["largest product of the model"] / 1e9
+    training_gflops = training_flops(model) / 1e9
+    embedding_gflops = embedding_flops(model) / 1e9
+    training_rate = training_gflops * BATCH / step_seconds
+    embedding_rate = embedding_gflops * BATCH / embedding_seconds
+
     context = multiprocessing.get_context("spawn")
     with context.Pool(1, maxtasksperchild=1) as pool:
-        memory = {kind: pool.apply(step_memory, (kind,)) for kind in ("ours", "literal")}
+        memory = pool.apply(step_memory, ("training step",))
+        literal_memory = pool.apply(step_memory, ("literal training step",))
     rows = [
         row(
             "training step, seconds",
-            seconds["ours"],
-            seconds["literal"],
-            seconds["literal"] / seconds["ours"],
+            step_seconds,
+            literal_seconds,
+            literal_seconds / step_seconds,
             1.4,
         ),
-        row("training, GFLOP/s of the machine's", used / 1e9, rate / 1e9, used / rate, 0.70),
         row(
-            "the same, of a product of the model's largest shape",
-            used / 1e9,
-            own_rate / 1e9,
-            used / own_rate,
-            np.nan,
+            "training, GFLOP/s of the machine's",
+            training_rate,
+            machine_rate,
+            training_rate / machine_rate,
+            0.70,
+        ),
+        row(
+            "training, GFLOP/s of a product of the model's largest shape",
+            training_rate,
+            product_rate,
+            training_rate / product_rate,
         ),
         row(
             "embedding, GFLOP/s of the machine's",
-            used_embed / 1e9,
-            rate / 1e9,
-            used_embed / rate,
-            np.nan,
+            embedding_rate,
+            machine_rate,
+            embedding_rate / machine_rate,
         ),
         row(
             "embedding, participants per second against training",
-            BATCH / seconds["embed"],
-            BATCH / seconds["ours"],
-            seconds["ours"] / seconds["embed"],
+            BATCH / embedding_seconds,
+            BATCH / step_seconds,
+            step_seconds / embedding_seconds,
             2.5,
         ),
         row(
-            "the same ratio if both ran at the machine's rate",
-            training_flops(model) / 1e9,
-            embedding_flops(model) / 1e9,
-            training_flops(model) / embedding_flops(model),
-            np.nan,
+            "GFLOP per participant, training against embedding",
+            training_gflops,
+            embedding_gflops,
+            training_gflops / embedding_gflops,
         ),
         row(
             "peak memory of a step, MB",
-            memory["ours"],
-            memory["literal"],
-            memory["literal"] / memory["ours"],
+            memory,
+            literal_memory,
+            literal_memory / memory,
             1.0,
         ),
         row(
-            "loop around the step, times",
-            np.nan,
-            np.nan,
-            loop_overhead(model, packed, seconds["ours"]),
-            np.nan,
+            "time of a step in the training loop, times that of the bare step",
+            math.nan,
+            ratio=loop_overhead(model, packed, step_seconds),
         ),
     ]
-    rows += growth()
-    torch.set_num_threads(threads)
+    rows += scaling_rows()
+    torch.set_num_threads(n_threads)
     return rows
-
-
-def row(name: str, value: float, reference: float, ratio: float, target: float) -> dict:
-    return {"name": name, "value": value, "reference": reference, "ratio": ratio, "target": target}

@@ -36,10 +36,9 @@ figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
 pictures = {
     "FC of one participant": participant.connectivity[0],
     "what the model sees": patching.unpack(covered),
+    "what it reconstructs": rebuilt,
 }
-for axis, (title, fc) in zip(
-    axes, (pictures | {"what it reconstructs": rebuilt}).items(), strict=True
-):
+for axis, (title, fc) in zip(axes, pictures.items(), strict=True):
     axis.imshow(fc, cmap="RdBu_r", vmin=-0.6, vmax=0.6)
     axis.set(title=title, xticks=[], yticks=[])
 figure.tight_layout()

@@ -41,14 +41,19 @@ means = patch_means(cohort.connectivity, patching)  # (participants, network pai
 planted = ["–".join(pair) for pair in truth["pairs"]]
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True)
 for axis, target in zip(axes, ["p_factor", "null"], strict=True):
-    found = np.array([np.corrcoef(column, cohort.participants[target])[0, 1] for column in means.T])
+    values = cohort.participants[target]
+    correlations = np.array([np.corrcoef(column, values)[0, 1] for column in means.T])
     is_planted = np.isin(patching.pair_names, planted)
     axis.scatter(
-        np.flatnonzero(~is_planted), found[~is_planted], s=8, color="0.6", label="other pairs"
+        np.flatnonzero(~is_planted),
+        correlations[~is_planted],
+        s=8,
+        color="0.6",
+        label="other pairs",
     )
     axis.scatter(
         np.flatnonzero(is_planted),
-        found[is_planted],
+        correlations[is_planted],
         s=30,
         color="crimson",
         label="planted for p_factor",

@@ -169,16 +169,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path)
-    parser.add_argument("--participants", type=int, default=120)
-    parser.add_argument("--volumes", type=int, default=100)
-    parser.add_argument("--trials", type=int, default=2, help="random splits")
+    parser.add_argument("--participants", type=int, default=240)
+    parser.add_argument("--volumes", type=int, default=200)
+    parser.add_argument(
+        "--strength",
+        type=float,
+        default=0.2,
+        help="of the planted effects, as in nerve.simulate_cohort",
+    )
+    parser.add_argument("--trials", type=int, default=5, help="random splits")
     parser.add_argument("--models", default="", help="names; all by default")
     args = parser.parse_args()
 
     out = args.out.resolve()
     out.mkdir(parents=True)
     variables = environment_variables(out)
-    cohort = nerve.simulate_cohort(args.participants, REGIONS, args.volumes)
+    cohort = nerve.simulate_cohort(args.participants, REGIONS, args.volumes, strength=args.strength)
     parts = split_cohort(cohort)
     write_data(parts, out / "data")
     encoder = nerve.NERVE.from_preset("small", device="cpu").fit(parts["train"])

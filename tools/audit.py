@@ -1,9 +1,10 @@
-"""Known vulnerabilities of the pinned versions, by pip-audit, and plainly whether anybody answered.
+"""Look up known vulnerabilities of the pinned versions with pip-audit.
 
 python tools/audit.py [constraints.txt]
 
-Ends with 0: all were looked up and none is known; 1: some are known; 2: some could not be looked up; 3: none could.
-pip-audit itself ends with 0 when no package at all could be looked up, which says nothing.
+Exit code 0: all packages were looked up and no vulnerability is known; 1: some are known; 2: some
+packages could not be looked up; 3: none could. pip-audit itself ends with 0 when no package at all
+could be looked up, which says nothing.
 """
 
 import importlib.util
@@ -11,32 +12,42 @@ import json
 import subprocess
 import sys
 
-CLEAN, VULNERABLE, PARTLY, NOT_RUN = 0, 1, 2, 3
+# Exit codes.
+CLEAN = 0
+VULNERABLE = 1
+PARTLY = 2
+NOT_RUN = 3
 
 
 def verdict(packages: list[dict]) -> tuple[int, str]:
-    """The exit code and the words for what pip-audit found of each package."""
-    known = [
-        f"{package['name']} {package['version']}: {flaw['id']}, mended in {', '.join(flaw['fix_versions']) or 'none'}"
-        for package in packages
-        for flaw in package.get("vulns", [])
-    ]
-    skipped = [package for package in packages if "skip_reason" in package]
-    looked_up = len(packages) - len(skipped)
-    if looked_up == 0:
+    """The exit code and the message for what pip-audit reports of each package."""
+    vulnerabilities = []
+    for package in packages:
+        for vulnerability in package.get("vulns", []):
+            versions = ", ".join(vulnerability["fix_versions"]) or "none"
+            vulnerabilities.append(
+                f"{package['name']} {package['version']}: {vulnerability['id']}, fixed in {versions}"
+            )
+    skipped = [package["name"] for package in packages if "skip_reason" in package]
+    n_looked_up = len(packages) - len(skipped)
+    if n_looked_up == 0:
         return (
             NOT_RUN,
-            f"Nothing was audited: the service knew none of the {len(packages)} packages. Is there a network?",
+            f"Nothing was audited: the service knew none of the {len(packages)} packages. "
+            "Is there a network?",
         )
-    said = f"{looked_up} of {len(packages)} packages were looked up, {len(known)} vulnerabilities are known."
-    if known:
-        return VULNERABLE, "\n".join([said, *known])
+    summary = (
+        f"{n_looked_up} of {len(packages)} packages were looked up, "
+        f"{len(vulnerabilities)} vulnerabilities are known."
+    )
+    if vulnerabilities:
+        return VULNERABLE, "\n".join([summary, *vulnerabilities])
     if skipped:
-        return PARTLY, f"{said} Not looked up: {', '.join(package['name'] for package in skipped)}."
-    return CLEAN, said
+        return PARTLY, f"{summary} Not looked up: {', '.join(skipped)}."
+    return CLEAN, summary
 
 
-def audited(constraints: str) -> tuple[int, str]:
+def audit(constraints: str) -> tuple[int, str]:
     """Run pip-audit on a file of pinned versions; nothing is installed."""
     if importlib.util.find_spec("pip_audit") is None:
         return NOT_RUN, "Nothing was audited: pip-audit is not installed (pip install pip-audit)."
@@ -50,17 +61,18 @@ def audited(constraints: str) -> tuple[int, str]:
         "--progress-spinner",
         "off",
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pip_audit", *options], capture_output=True, text=True
     )
     try:
-        return verdict(json.loads(done.stdout)["dependencies"])
+        return verdict(json.loads(process.stdout)["dependencies"])
     except (ValueError, KeyError):
-        reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-        return NOT_RUN, f"Nothing was audited: pip-audit could not do its work ({reason})."
+        lines = process.stderr.strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with {process.returncode}"
+        return NOT_RUN, f"Nothing was audited: pip-audit failed ({reason})."
 
 
 if __name__ == "__main__":
-    code, words = audited(sys.argv[1] if len(sys.argv) > 1 else "constraints.txt")
-    print(words)
+    code, message = audit(sys.argv[1] if len(sys.argv) > 1 else "constraints.txt")
+    print(message)
     sys.exit(code)

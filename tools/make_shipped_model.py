@@ -4,7 +4,7 @@
     python -m tools.make_shipped_model cohorts/ucla cohorts/stages --again cohorts/stages-again
 
 writes src/nerve/pretrained/nerve-small-419.zip. Its card holds what was measured. No participant's data are in it:
-`group_only` refuses arrays that could hold anybody.
+`refuse_participants` checks that no array could hold them.
 """
 
 from __future__ import annotations
@@ -28,73 +28,82 @@ from nerve.methods.base import CARD
 from nerve.methods.nerve import NERVE
 from nerve.methods.pretrained import PACKAGED, pack
 
-NAME, MOST = "nerve-small-419", 5 * 2**20  # bytes
+NAME = "nerve-small-419"
+MOST_BYTES = 5 * 2**20
+# Few, so that the file is small.
 SETTINGS: dict[str, Any] = {
     "n_directions": 16,
     "n_components": 32,
     "dim": 32,
     "device": "cpu",
-}  # few: a small file
+}
 TARGETS = {"age": "r", "sex": "auc", "diagnosis": "auc"}
 
 
 def train(cohorts: list[Cohort]) -> NERVE:
-    """The recipe of the shipped model."""
+    """Train by the recipe of the shipped model."""
     return NERVE.from_preset("small", **SETTINGS).fit(cohorts)
 
 
-# ---- what is measured
+# ---- measurements for the card
 
 
-def predicted(cohort: Cohort, model: NERVE) -> dict[str, list[float]]:
+def prediction_scores(cohort: Cohort, model: NERVE) -> dict[str, list[float]]:
     """Scores of raw FC and of the model: kernel ridge, 10 folds, no covariates."""
-    sets = {"raw FC": "raw", "this model": model.transform(cohort)}
-    scores = score_table(evaluate(sets, cohort, list(TARGETS), motion=None), n_bootstrap=0)
+    features = {"raw FC": "raw", "this model": model.transform(cohort)}
+    scores = score_table(evaluate(features, cohort, list(TARGETS), motion=None), n_bootstrap=0)
     table = scores.set_index(["method", "target"])
     return {
         name: [float(table.loc[(name, target), score]) for target, score in TARGETS.items()]
-        for name in sets
+        for name in features
     }
 
 
-def recognised(first: np.ndarray, second: np.ndarray) -> float:
+def recognised_share(first: np.ndarray, second: np.ndarray) -> float:
     """Share of participants whose other session is the most correlated one, averaged over both ways."""
     r = np.corrcoef(first, second)[: len(first), len(first) :]
     own = np.arange(len(first))
-    return float(((r.argmax(0) == own).mean() + (r.argmax(1) == own).mean()) / 2)
+    share_of_first = (r.argmax(1) == own).mean()
+    share_of_second = (r.argmax(0) == own).mean()
+    return float((share_of_second + share_of_first) / 2)
 
 
-def paired(first: Cohort, second: Cohort) -> tuple[Cohort, Cohort]:
+def in_both_sessions(first: Cohort, second: Cohort) -> tuple[Cohort, Cohort]:
     """The participants of both sessions, in the same order."""
     places = {name: i for i, name in enumerate(second.participants["participant_id"])}
     ids = list(first.participants["participant_id"])
     rows = [i for i, name in enumerate(ids) if name in places]
-    return first.subset(np.array(rows)), second.subset(np.array([places[ids[i]] for i in rows]))
+    rows_in_second = [places[ids[i]] for i in rows]
+    return first.subset(np.array(rows)), second.subset(np.array(rows_in_second))
 
 
-def measured(ucla: Cohort, stages: Cohort, again: Cohort, model: NERVE) -> str:
-    """The part of the card that numbers fill."""
+def measured_section(ucla: Cohort, stages: Cohort, again: Cohort, model: NERVE) -> str:
+    """The section of the card that holds measurements."""
     order = np.random.default_rng(0).permutation(len(ucla))
-    half, rest = (ucla.subset(np.sort(rows)) for rows in np.array_split(order, 2))
-    unseen = predicted(rest, train([half, stages]))
+    half_rows, unseen_rows = np.array_split(order, 2)
+    half = ucla.subset(np.sort(half_rows))
+    unseen = ucla.subset(np.sort(unseen_rows))
+    scores_of_unseen = prediction_scores(unseen, train([half, stages]))
+    scores = {
+        f"UCLA, all {len(ucla)}": prediction_scores(ucla, model),
+        f"UCLA, {len(unseen)} unseen": scores_of_unseen,
+    }
     lines = [
         "| features | participants | age r | sex AUC | diagnosis AUC |",
         "|---|---|---|---|---|",
     ]
-    for who, table in (
-        (f"UCLA, all {len(ucla)}", predicted(ucla, model)),
-        (f"UCLA, {len(rest)} unseen", unseen),
-    ):
-        lines += [
-            f"| {name} | {who} | {' | '.join(f'{one:.3f}' for one in row)} |"
-            for name, row in table.items()
-        ]
-    both = paired(stages, again)
-    never = train([ucla])
-    raw = recognised(*(one.inputs("upper", np.arange(len(one))) for one in both))
+    for participants, table in scores.items():
+        for name, values in table.items():
+            cells = " | ".join(f"{value:.3f}" for value in values)
+            lines.append(f"| {name} | {participants} | {cells} |")
+    first, second = in_both_sessions(stages, again)
+    of_ucla = train([ucla])
+    everyone = np.arange(len(first))
+    raw = recognised_share(first.inputs("upper", everyone), second.inputs("upper", everyone))
+    learned = recognised_share(of_ucla.transform(first), of_ucla.transform(second))
     return MEASURED.format(
-        table="\n".join(lines), n=len(both[0]), raw=raw, half=len(half), unseen=len(rest),
-        model=recognised(*(never.transform(one) for one in both)),
+        table="\n".join(lines), n=len(first), raw=raw, half=len(half), unseen=len(unseen),
+        model=learned,
     )  # fmt: skip
 
 
@@ -142,13 +151,20 @@ features = encoder.transform(cohort)
 """
 
 
-def group_only(model: NERVE, n: int) -> None:
-    """Refuse a model in which an array has a row or column per participant, or as many directions as participants."""
+def refuse_participants(model: NERVE, n: int) -> None:
+    """Refuse a model whose arrays could hold participants.
+
+    None may have a row or column per participant, nor may there be nearly as many directions as
+    participants.
+    """
     shapes = {name: tuple(tensor.shape) for name, tensor in model.tensors().items()}
-    held = [name for name, shape in shapes.items() if n in shape]
-    if held or max(shapes["view.directions"][1], shapes["components"][1]) > n // 4:
+    per_participant = [name for name, shape in shapes.items() if n in shape]
+    n_directions = max(shapes["view.directions"][1], shapes["components"][1])
+    if per_participant or n_directions > n // 4:
         raise problem(
-            NAME, f"{held or shapes} could hold participants", expected="statistics of the group"
+            NAME,
+            f"{per_participant or shapes} could hold participants",
+            expected="statistics of the group",
         )
 
 
@@ -162,13 +178,16 @@ def main() -> None:
         "--again", required=True, help="that of STAGES, second session; only measured with"
     )
     parser.add_argument("--out", type=Path, default=PACKAGED / f"{NAME}.zip")
-    chosen = parser.parse_args()
-    ucla, stages, again = (Cohort.load(path) for path in (chosen.ucla, chosen.stages, chosen.again))
-    model, n = train([ucla, stages]), len(ucla) + len(stages)
-    group_only(model, n)
+    arguments = parser.parse_args()
+    ucla = Cohort.load(arguments.ucla)
+    stages = Cohort.load(arguments.stages)
+    again = Cohort.load(arguments.again)
+    model = train([ucla, stages])
+    n = len(ucla) + len(stages)
+    refuse_participants(model, n)
     assert model.signature_ is not None
     about = ABOUT.format(
-        name=NAME, n=n, negative=model.signature_.negative, measured=measured(ucla, stages, again, model),
+        name=NAME, n=n, negative=model.signature_.negative, measured=measured_section(ucla, stages, again, model),
         directions=SETTINGS["n_directions"], components=SETTINGS["n_components"], n_ucla=len(ucla),
         n_stages=len(stages), low=ucla.participants["age"].min(), high=ucla.participants["age"].max(),
     )  # fmt: skip
@@ -177,11 +196,13 @@ def main() -> None:
         card = (run / CARD).read_text(encoding="utf-8")
         write_text(run / CARD, card.replace(model.purpose(), GOOD_FOR) + about)
         size = pack(run, Path(folder) / f"{NAME}.zip", half=True).stat().st_size
-        if size > MOST:
-            raise problem(NAME, f"the archive has {size:,} bytes", expected=f"at most {MOST:,}")
-        pack(run, chosen.out, half=True)
+        if size > MOST_BYTES:
+            raise problem(
+                NAME, f"the archive has {size:,} bytes", expected=f"at most {MOST_BYTES:,}"
+            )
+        pack(run, arguments.out, half=True)
     print(about)
-    print(f"{chosen.out}: {size:,} bytes")
+    print(f"{arguments.out}: {size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Put a built site into the folder of its version, and say which versions there are.
+"""Put a built site into the folder of its version, and print the versions of the site.
 
 python tools/publish_docs.py docs/_build/html site v0.1.0
 
@@ -70,8 +70,9 @@ def main() -> None:
     parser.add_argument("built", type=Path, help="what `make docs` made")
     parser.add_argument("site", type=Path, help="the folder that is shown")
     parser.add_argument("ref", help="main, dev, or a tag such as v0.1.0")
-    chosen = parser.parse_args()
-    print(", ".join(publish(chosen.built, chosen.site, chosen.ref)))
+    arguments = parser.parse_args()
+    versions = publish(arguments.built, arguments.site, arguments.ref)
+    print(", ".join(versions))
 
 
 if __name__ == "__main__":

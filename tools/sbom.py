@@ -1,4 +1,4 @@
-"""What nerve stands on: a bill of materials (CycloneDX 1.5, JSON) and docs/licences.md, from what is installed.
+"""Write a bill of materials (CycloneDX 1.5, JSON) and docs/licences.md from the installed packages.
 
 python tools/sbom.py --out sbom.json --licences docs/licences.md
 
@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from nerve._utils.files import write_json, write_text
 
 ROOT = "nerve-fc"
-# what users may install; docs and dev are for developers
+# What users may install; docs and dev are for developers.
 EXTRAS = ("fmri", "slurm", "excel", "tables", "tensorboard", "hub")
 PAGE = """# Licences
 
@@ -31,24 +31,31 @@ Versions are those of `constraints.txt`.
 
 
 def closure(root: str = ROOT, extras: tuple[str, ...] = EXTRAS) -> dict[str, Distribution]:
-    """Every installed distribution that the package and its extras require, by canonical name; itself first."""
-    found = {canonicalize_name(root): distribution(root)}
-    seen: set[tuple[str, str]] = set()
+    """Every installed distribution that the package and its extras require, by canonical name.
+
+    The package itself comes first.
+    """
+    distributions = {canonicalize_name(root): distribution(root)}
+    visited: set[tuple[str, str]] = set()
     waiting = [(canonicalize_name(root), extra) for extra in ("", *extras)]
     while waiting:
         name, extra = waiting.pop()
-        if (name, extra) in seen:
+        if (name, extra) in visited:
             continue
-        seen.add((name, extra))
-        for requirement in map(Requirement, found[name].requires or []):
-            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
-                needed = canonicalize_name(requirement.name)
-                found.setdefault(needed, _installed(requirement.name, found[name].metadata["Name"]))
-                waiting += [(needed, wanted) for wanted in ("", *requirement.extras)]
-    return found
+        visited.add((name, extra))
+        package = distributions[name]
+        for requirement in map(Requirement, package.requires or []):
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            needed = canonicalize_name(requirement.name)
+            if needed not in distributions:
+                distributions[needed] = _installed(requirement.name, package.metadata["Name"])
+            waiting += [(needed, wanted) for wanted in ("", *requirement.extras)]
+    return distributions
 
 
 def _installed(name: str, wanted_by: str) -> Distribution:
+    """An installed package; ends the program if it is missing."""
     try:
         return distribution(name)
     except PackageNotFoundError:
@@ -63,23 +70,23 @@ def version(package: Distribution) -> str:
 
 
 def licence(package: Distribution) -> str:
-    """What the package says: an expression, a classifier, or the first line of its own words."""
-    about = package.metadata
-    if about.get("License-Expression"):
-        return str(about["License-Expression"])
+    """The licence that a package states: an expression, a classifier, or the first line of a text."""
+    metadata = package.metadata
+    if metadata.get("License-Expression"):
+        return str(metadata["License-Expression"])
     classifiers = [
         line.rpartition(" :: ")[2]
-        for line in about.get_all("Classifier") or []
+        for line in metadata.get_all("Classifier") or []
         if "License ::" in line
     ]
     named = [name for name in classifiers if name not in ("OSI Approved", "DFSG approved")]
     if named:
         return ", ".join(named)
-    return (about.get("License") or "not stated").strip().splitlines()[0][:80]
+    return (metadata.get("License") or "not stated").strip().splitlines()[0][:80]
 
 
 def bill(packages: dict[str, Distribution]) -> dict[str, Any]:
-    """A CycloneDX document: components and who depends on whom."""
+    """A CycloneDX document: components and their dependencies."""
     root, *others = packages
     return {
         "bomFormat": "CycloneDX",
@@ -90,7 +97,9 @@ def bill(packages: dict[str, Distribution]) -> dict[str, Any]:
         "dependencies": [
             {
                 "ref": _url(packages[name]),
-                "dependsOn": sorted(_url(packages[n]) for n in _direct(packages, name)),
+                "dependsOn": sorted(
+                    _url(packages[needed]) for needed in _direct_dependencies(packages, name)
+                ),
             }
             for name in sorted(packages)
         ],
@@ -98,15 +107,17 @@ def bill(packages: dict[str, Distribution]) -> dict[str, Any]:
 
 
 def _component(package: Distribution, kind: str) -> dict[str, Any]:
-    said = licence(package)
-    stated = bool(package.metadata.get("License-Expression"))
+    licence_text = licence(package)
+    is_expression = bool(package.metadata.get("License-Expression"))
     return {
         "type": kind,
         "bom-ref": _url(package),
         "name": package.metadata["Name"],
         "version": version(package),
         "purl": _url(package),
-        "licenses": [{"expression": said} if stated else {"license": {"name": said}}],
+        "licenses": [
+            {"expression": licence_text} if is_expression else {"license": {"name": licence_text}}
+        ],
     }
 
 
@@ -114,13 +125,13 @@ def _url(package: Distribution) -> str:
     return f"pkg:pypi/{canonicalize_name(package.metadata['Name'])}@{version(package)}"
 
 
-def _direct(packages: dict[str, Distribution], name: str) -> set[str]:
+def _direct_dependencies(packages: dict[str, Distribution], name: str) -> set[str]:
     needed = {canonicalize_name(Requirement(line).name) for line in packages[name].requires or []}
     return needed & set(packages) - {name}
 
 
 def licence_page(packages: dict[str, Distribution]) -> str:
-    """docs/licences.md."""
+    """The text of docs/licences.md."""
     core = closure(extras=())
     rows = [
         f"| {package.metadata['Name']} | {version(package)} | {licence(package)} | "
@@ -135,12 +146,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="where the bill of materials goes")
     parser.add_argument("--licences", type=Path, help="where the page of licences goes")
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     packages = closure()
-    if wanted.out:
-        write_json(wanted.out, bill(packages))
-    if wanted.licences:
-        write_text(wanted.licences, licence_page(packages))
+    if arguments.out:
+        write_json(arguments.out, bill(packages))
+    if arguments.licences:
+        write_text(arguments.licences, licence_page(packages))
     print(f"{len(packages) - 1} packages")
 
 

@@ -1,1 +1,1 @@
-"""`make torture`: the promises of docs/reliability.md, each put to the test for longer than CI has time for."""
+"""Long stress tests (`make torture`) of the promises of docs/reliability.md."""

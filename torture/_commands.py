@@ -1,6 +1,7 @@
-"""Every command, found by walking the application: how it works in a moment, and values that it does not expect.
+"""Every command of `nerve`: arguments with which it works quickly, and values that it does not expect.
 
-NUL is not among them: no command line can hold it.
+Commands are found by walking the application. NUL is not among the values: no command line can
+hold it.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ OUTPUTS = [
     "{out}/there", "{out}/there/below", "{out}/loop", "{out}/loop/below", "{out}/full", "{in}/binary/below", "{out}",
     "/proc/self/nothing", "/dev/null/x", "{out}/-", "{out}/x.tsv", "{out}/x.npy", "{out}/x.csv",
 ]  # fmt: skip
-LARGE = {  # a large number here is much to do, not a mistake
+LARGE = {  # parameters for which a large number means much work, not a mistake
     "subjects", "timepoints", "sites", "jobs", "epochs",
     "n_repeats", "n_bootstrap", "n_permutations", "n_components", "n_folds", "n_inner_folds", "n_draws", "n_landmarks",
     "exact_up_to",
 }  # fmt: skip
 
 
-def sound(command: str) -> Values:
-    """Arguments with which a command works in a moment."""
+def working_arguments(command: str) -> Values:
+    """Arguments with which a command works, and finishes quickly."""
     regions = "{in}/cohort/regions.tsv"
     return {
         "atlas list": {},
@@ -82,25 +83,29 @@ def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def command_line(command: str, parameters: list[Any], values: Values) -> list[str]:
-    """The words of a command line."""
-    options, places = [], []
+    """The words of a command line: command, options, arguments."""
+    options: list[str] = []
+    arguments: list[str] = []
     for parameter in parameters:
         if parameter.name not in values:
             continue
         value = values[parameter.name]
-        many = value if isinstance(value, list) else [value]
+        items = value if isinstance(value, list) else [value]
+        option = parameter.opts[0]
         if parameter.param_type_name == "argument":
-            places += many
+            arguments += items
         elif getattr(parameter, "is_flag", False):
-            options += [parameter.opts[0]] if value is True else [f"{parameter.opts[0]}={value}"]
+            options.append(option if value is True else f"{option}={value}")
         else:
-            options += [word for one in many for word in (parameter.opts[0], one)]
-    return [*command.split(), *options, *places]
+            for item in items:
+                options += [option, item]
+    return [*command.split(), *options, *arguments]
 
 
-def odd_places(folder: Path) -> None:
-    """The places that odd values name: links in a ring, empty and binary files, an output that exists."""
-    inside, outside = folder / "in", folder / "out"
+def make_odd_places(folder: Path) -> None:
+    """Make what the odd values name: links to themselves, empty and binary files, existing output."""
+    inside = folder / "in"
+    outside = folder / "out"
     for place in (inside, outside):
         (place / "loop").symlink_to("loop")
     (inside / "empty").write_bytes(b"")

@@ -1,7 +1,7 @@
 """Hypothesis strategies for bad input: damaged files, changed settings.
 
-A damage is a small object that changes one file in place. Its repr says what it does, so that the example which
-hypothesis prints can be made again.
+A damage is a small object that changes one file in place. Its repr says what it does, so that the
+example that hypothesis prints can be repeated.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Damage:
 
 
 def damages(content: bytes, file_type: str, name: str, *, not_files: bool = False) -> Strategy:
-    """Everything that can be done to a file of this type; with `not_files` also links, pipes and folders."""
+    """Every damage to a file of this type; with `not_files` also links, pipes and folders."""
     strategies = [_byte_damages(content)]
     if not_files:
         strategies.append(st.builds(Replaced, st.sampled_from(NOT_FILES)))
@@ -193,24 +193,25 @@ def _table(content: bytes) -> tuple[str, list[list[str]]]:
     return separator, [line.split(separator) for line in text.splitlines()]
 
 
-def _written(separator: str, rows: list[list[str]], packed: bool) -> bytes:
+def _table_bytes(separator: str, rows: list[list[str]], packed: bool) -> bytes:
+    """The inverse of `_table`, packed by gzip if asked for."""
     text = "".join(separator.join(row) + "\n" for row in rows)
     content = text.encode("utf-8", "replace")
     return gzip.compress(content) if packed else content
 
 
-def _of_table(change: Callable[..., list[list[str]]]) -> Callable[..., bytes]:
+def _on_table(change: Callable[..., list[list[str]]]) -> Callable[..., bytes]:
     """Make a function of the cells a function of the bytes."""
 
     def changed(content: bytes, **arguments: Any) -> bytes:
         separator, rows = _table(content)
-        return _written(separator, change(rows, **arguments), content[:2] == b"\x1f\x8b")
+        return _table_bytes(separator, change(rows, **arguments), content[:2] == b"\x1f\x8b")
 
     changed.__name__ = change.__name__
     return changed
 
 
-@_of_table
+@_on_table
 def swap_columns(rows: list[list[str]], first: int, second: int) -> list[list[str]]:
     for row in rows:
         if max(first, second) < len(row):
@@ -218,22 +219,22 @@ def swap_columns(rows: list[list[str]], first: int, second: int) -> list[list[st
     return rows
 
 
-@_of_table
+@_on_table
 def swap_rows(rows: list[list[str]], first: int, second: int) -> list[list[str]]:
     rows[first], rows[second] = rows[second], rows[first]
     return rows
 
 
-@_of_table
+@_on_table
 def change_header(rows: list[list[str]], column: int, name: str) -> list[list[str]]:
     if column < len(rows[0]):
         rows[0][column] = name
     return rows
 
 
-@_of_table
+@_on_table
 def change_cells(rows: list[list[str]], every: int, word: str) -> list[list[str]]:
-    """Every so many cells below the header."""
+    """Put a word into every n-th cell below the header."""
     number = 0
     for row in rows[1:]:
         for column in range(len(row)):
@@ -243,7 +244,7 @@ def change_cells(rows: list[list[str]], every: int, word: str) -> list[list[str]
     return rows
 
 
-@_of_table
+@_on_table
 def change_column(rows: list[list[str]], column: int, words: list[str]) -> list[list[str]]:
     for number, row in enumerate(rows[1:]):
         if column < len(row):
@@ -251,35 +252,42 @@ def change_column(rows: list[list[str]], column: int, words: list[str]) -> list[
     return rows
 
 
-@_of_table
+@_on_table
 def keep_columns(rows: list[list[str]], n_columns: int) -> list[list[str]]:
     return [row[:n_columns] for row in rows]
 
 
-@_of_table
+@_on_table
 def keep_rows(rows: list[list[str]], first: int, last: int) -> list[list[str]]:
     return rows[first : last + 1]
 
 
-@_of_table
+@_on_table
 def lengthen_row(rows: list[list[str]], row: int, word: str) -> list[list[str]]:
     rows[row].append(word)
     return rows
 
 
-@_of_table
+@_on_table
 def widen(rows: list[list[str]], n_columns: int) -> list[list[str]]:
-    return [(row * (n_columns // max(len(row), 1) + 1))[:n_columns] for row in rows]
+    wide_rows = []
+    for row in rows:
+        n_repeats = n_columns // max(len(row), 1) + 1
+        wide_rows.append((row * n_repeats)[:n_columns])
+    return wide_rows
 
 
-@_of_table
+@_on_table
 def quote_cells(rows: list[list[str]], closing: str) -> list[list[str]]:
-    return [[f'"{cell}{closing}' for cell in row] for row in rows]
+    quoted_rows = []
+    for row in rows:
+        quoted_rows.append([f'"{cell}{closing}' for cell in row])
+    return quoted_rows
 
 
 def change_separator(content: bytes, separator: str) -> bytes:
     _, rows = _table(content)
-    return _written(separator, rows, content[:2] == b"\x1f\x8b")
+    return _table_bytes(separator, rows, content[:2] == b"\x1f\x8b")
 
 
 # ---- arrays
@@ -291,21 +299,25 @@ WRONG_SHAPES = [
 _TYPES = st.sampled_from(
     ["f8", "f4", "f2", ">f8", "i8", "u1", "?", "c16", "U3", "O", "M8[D]", "V8"]
 )
-OTHER_ARRAYS = _TYPES.flatmap(
-    lambda name: st.sampled_from([(21, 21), (21, 20), (60, 21), (0, 0), (), (441,), (3, 10_000)])
-    .flatmap(lambda shape: _array(name, shape))
-) | arrays(np.float64, array_shapes(min_dims=1, max_dims=4, max_side=6))  # fmt: skip
+_SHAPES = st.sampled_from([(21, 21), (21, 20), (60, 21), (0, 0), (), (441,), (3, 10_000)])
 
 
 def _array(name: str, shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
-    """An array of one value, or of few: what matters is the type, the shape and numbers that are not finite."""
+    """An array of this type and shape, filled with one value, which may be not finite."""
     if name in ("f8", "f4", "f2", ">f8"):
         return st.floats(width=16).map(lambda value: np.full(shape, value, name))
     return st.just(np.zeros(shape, name))
 
 
+_ARRAYS_OF_MANY_TYPES = _TYPES.flatmap(
+    lambda name: _SHAPES.flatmap(lambda shape: _array(name, shape))
+)
+_SMALL_ARRAYS = arrays(np.float64, array_shapes(min_dims=1, max_dims=4, max_side=6))
+OTHER_ARRAYS = _ARRAYS_OF_MANY_TYPES | _SMALL_ARRAYS
+
+
 def replace_array(content: bytes, file_type: str, name: str, array: np.ndarray) -> bytes:
-    """A file with another array; the sound file where the format cannot hold it."""
+    """A file with another array, or the sound file if the format cannot hold that array."""
     with contextlib.suppress(Exception):
         return encoded(file_type, array, name)
     return content
@@ -370,13 +382,14 @@ VALUES = st.recursive(
 
 
 def changed_settings(content: bytes, name: str) -> Strategy:
-    """One value replaced, removed or renamed; or text that YAML makes something strange of; or other bytes."""
+    """One entry replaced, removed or renamed, or text that is strange YAML, or damaged bytes."""
     settings = yaml.safe_load(content)
     write = _as_json if name.endswith(".json") else _as_yaml
-    place = st.sampled_from(list(_places(settings)))
-    inner = st.sampled_from([path for path in _places(settings) if path])
-    first = str(next(iter(settings)))
-    texts = st.sampled_from(STRANGE_YAML).map(lambda text: text.replace("KEY", first).encode())
+    paths = list(_paths(settings))
+    any_path = st.sampled_from(paths)
+    entry_path = st.sampled_from([path for path in paths if path])
+    first_key = str(next(iter(settings)))
+    texts = st.sampled_from(STRANGE_YAML).map(lambda text: text.replace("KEY", first_key).encode())
 
     def change_value(content: bytes, path: tuple[Any, ...], value: Any) -> bytes:
         return write(_with_value(settings, path, value))
@@ -388,17 +401,22 @@ def changed_settings(content: bytes, name: str) -> Strategy:
         return write(_without(settings, path, f"{path[-1]}s"))
 
     return st.one_of(
-        _damage(change_value, path=place, value=VALUES),
-        _damage(remove_entry, path=inner),
-        _damage(rename_entry, path=inner),
+        _damage(change_value, path=any_path, value=VALUES),
+        _damage(remove_entry, path=entry_path),
+        _damage(rename_entry, path=entry_path),
         _damage(replace, new=texts),
         _byte_damages(content),
     )
 
 
-_BOMB = "&a [x, x, x, x, x, x, x, x, x]" + "".join(
-    f", &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefghi", "bcdefghij", strict=True)
-)
+def _yaml_bomb() -> str:
+    """Aliases of aliases: ten levels, each nine times as long as the level before."""
+    text = "&a [x, x, x, x, x, x, x, x, x]"
+    for alias, anchor in zip("abcdefghi", "bcdefghij", strict=True):
+        text += f", &{anchor} [{', '.join([f'*{alias}'] * 9)}]"
+    return text
+
+
 STRANGE_YAML = [
     "KEY: !!python/object/apply:os.system ['touch escaped']\n",
     "KEY: !strange 1\n",
@@ -407,7 +425,7 @@ STRANGE_YAML = [
     "KEY: 0o777777777777777777777777777777\n",
     "KEY: " + "[" * 3000 + "]" * 3000 + "\n",
     "KEY: " + "{a: " * 3000 + "1" + "}" * 3000 + "\n",
-    f"KEY: [{_BOMB}]\n",
+    f"KEY: [{_yaml_bomb()}]\n",
     "KEY: &me [*me]\n",
     "KEY: 1\n<<: [1, 2]\n",
     "&a {KEY: 1, <<: *a}\n",
@@ -430,15 +448,15 @@ STRANGE_YAML = [
 ]
 
 
-def _places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _paths(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path to every value inside nested mappings and lists."""
     yield path
     if isinstance(content, dict):
         for key, value in content.items():
-            yield from _places(value, (*path, key))
+            yield from _paths(value, (*path, key))
     elif isinstance(content, list):
         for number, value in enumerate(content):
-            yield from _places(value, (*path, number))
+            yield from _paths(value, (*path, number))
 
 
 def _with_value(content: Any, path: tuple[Any, ...], value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A small sound folder of every layout that `nerve ingest` reads. Tests damage copies of its files."""
+"""A small sound folder of every layout that `nerve ingest` reads; tests damage copies of the files."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ from nerve.data.cohort import Cohort
 from nerve.data.export import export_cohort
 from nerve.data.parcellation import Parcellation
 
-N_REGIONS, N_VOLUMES = 21, 60
+N_REGIONS = 21
+N_VOLUMES = 60
 LABELS = [f"{word}_{i}" for i, word in enumerate("abc" * 7)]
-PEOPLE = ("S01", "S02")
+PARTICIPANTS = ("S01", "S02")
 FC = [random_fc(N_REGIONS, i) for i in range(3)]
 SERIES = [random_series(N_VOLUMES, N_REGIONS, i) for i in range(3)]
 MOTION = np.full(N_VOLUMES, 0.1)
@@ -54,42 +55,53 @@ class Layout:
     """How a sound folder is written, which of its files is damaged, and options of the command."""
 
     write: Callable[[Path], object]
-    damaged: str  # the end of a file's name
+    damaged: str  # how the name of the damaged file ends
     file_type: str  # text, gz, json, npy, npz, mat5, hdf5, nifti, cifti
     options: tuple[str, ...] = ()
 
 
-def _each(write: Callable[[Path, str, int], object]) -> Callable[[Path], object]:
-    return lambda folder: [write(folder, person, i) for i, person in enumerate(PEOPLE)]
+def _for_each(write: Callable[[Path, str, int], object]) -> Callable[[Path], object]:
+    """A function that writes the files of every participant into a folder."""
+
+    def write_all(folder: Path) -> None:
+        for i, participant in enumerate(PARTICIPANTS):
+            write(folder, participant, i)
+
+    return write_all
 
 
-def _images(folder: Path, **how: Any) -> None:
-    for i, person in enumerate(PEOPLE):
-        write_fmriprep(folder, person, SERIES[i], confounds=confounds_table(N_VOLUMES, i), **how)
+def _images(folder: Path, **options: Any) -> None:
+    for i, participant in enumerate(PARTICIPANTS):
+        write_fmriprep(
+            folder, participant, SERIES[i], confounds=confounds_table(N_VOLUMES, i), **options
+        )
     write_label_image(folder / "atlas.nii.gz", N_REGIONS)
     write_dlabel(folder / "atlas.dlabel.nii", LABELS)
-    image = next((folder / f"sub-{PEOPLE[0]}").rglob("*_desc-preproc_bold.nii.gz"))
+    image = next((folder / f"sub-{PARTICIPANTS[0]}").rglob("*_desc-preproc_bold.nii.gz"))
     image.with_name(image.name.replace(".nii.gz", ".json")).write_text('{"RepetitionTime": 2.0}')
 
 
-def _quality(folder: Path, person: str, i: int) -> None:
-    _xcpd("series", "motion")(folder, person, i)
-    next(folder.rglob(f"*{person}*_motion.tsv")).unlink()
+def _quality(folder: Path, participant: str, i: int) -> None:
+    _xcpd("series", "motion")(folder, participant, i)
+    next(folder.rglob(f"*{participant}*_motion.tsv")).unlink()
 
 
 def _xcpd(*parts: str) -> Callable[[Path, str, int], object]:
-    def write(folder: Path, person: str, i: int) -> None:
-        given: dict[str, Any] = {"matrix": FC[i], "series": SERIES[i], "motion": MOTION}
-        write_xcpd(folder, person, LABELS, atlas="Own", **{name: given[name] for name in parts})
+    """A function that writes these parts of what XCP-D writes of a participant."""
+
+    def write(folder: Path, participant: str, i: int) -> None:
+        data: dict[str, Any] = {"matrix": FC[i], "series": SERIES[i], "motion": MOTION}
+        chosen = {name: data[name] for name in parts}
+        write_xcpd(folder, participant, LABELS, atlas="Own", **chosen)
 
     return write
 
 
-def _cpac_series(folder: Path, person: str, i: int) -> None:
-    write_cpac(folder, person, series=SERIES[i], motion=MOTION, atlas="Own")
+def _cpac_series(folder: Path, participant: str, i: int) -> None:
+    write_cpac(folder, participant, series=SERIES[i], motion=MOTION, atlas="Own")
 
 
-def _one_d(folder: Path, person: str, i: int) -> None:
+def _one_d(folder: Path, participant: str, i: int) -> None:
     header = "\t".join(f"#{k}" for k in range(1, N_REGIONS + 1))
     np.savetxt(
         folder / f"CMU_a_005064{i}_rois_cc200.1D",
@@ -100,8 +112,10 @@ def _one_d(folder: Path, person: str, i: int) -> None:
     )
 
 
-def _gz(folder: Path, person: str, i: int) -> None:
-    pd.DataFrame(FC[i]).to_csv(folder / f"{person}.tsv.gz", sep="\t", header=False, index=False)
+def _gz(folder: Path, participant: str, i: int) -> None:
+    pd.DataFrame(FC[i]).to_csv(
+        folder / f"{participant}.tsv.gz", sep="\t", header=False, index=False
+    )
 
 
 def _stack(folder: Path) -> None:
@@ -113,31 +127,32 @@ def _netmats(folder: Path) -> None:
     write_ukb(folder / "netmats.txt", {"1000001": FC[0], "1000002": FC[1]})
 
 
-def _z(i: int, diagonal: float) -> np.ndarray:
+def _fisher_z(i: int, diagonal: float) -> np.ndarray:
+    """Fisher z of the FC of a participant."""
     z = np.arctanh(np.where(np.eye(N_REGIONS) == 1, 0.0, FC[i]))
     np.fill_diagonal(z, diagonal)
     return z
 
 
-def _folder(folder: Path, person: str, i: int) -> None:
-    (folder / person).mkdir()
-    np.savetxt(folder / person / "fc_matrix.txt", FC[i])
+def _folder(folder: Path, participant: str, i: int) -> None:
+    (folder / participant).mkdir()
+    np.savetxt(folder / participant / "fc_matrix.txt", FC[i])
 
 
-def _dpabi(folder: Path, person: str, i: int) -> None:
+def _dpabi(folder: Path, participant: str, i: int) -> None:
     arrays = {
         "ROISignals": SERIES[i],
         "ROICorrelation": FC[i],
-        "ROICorrelation_FisherZ": _z(i, 0.0),
+        "ROICorrelation_FisherZ": _fisher_z(i, 0.0),
     }
     for name, array in arrays.items():
-        savemat(folder / f"{name}_Sub_{person}.mat", {name: array})
-        np.savetxt(folder / f"{name}_Sub_{person}.txt", array)
+        savemat(folder / f"{name}_Sub_{participant}.mat", {name: array})
+        np.savetxt(folder / f"{name}_Sub_{participant}.txt", array)
 
 
-def _conn(folder: Path, person: str, i: int) -> None:
+def _conn(folder: Path, participant: str, i: int) -> None:
     names = np.array(LABELS, dtype=object)[None]
-    content = {"Z": _z(i, np.nan), "names": names, "names2": names}
+    content = {"Z": _fisher_z(i, np.nan), "names": names, "names2": names}
     savemat(folder / f"resultsROI_Subject00{i + 1}_Condition001.mat", content)
 
 
@@ -147,16 +162,18 @@ def _mat_of_all(folder: Path) -> None:
 
 
 def _pairs() -> tuple[list[str], list[str], np.ndarray]:
+    """Both labels of every pair of regions, and FC (participants, pairs)."""
     rows, columns = np.triu_indices(N_REGIONS, 1)
-    values = np.stack([one[rows, columns] for one in FC[:2]])
-    return [LABELS[i] for i in rows], [LABELS[i] for i in columns], values
+    values = np.stack([matrix[rows, columns] for matrix in FC[:2]])
+    left = [LABELS[i] for i in rows]
+    right = [LABELS[i] for i in columns]
+    return left, right, values
 
 
 def _wide(folder: Path) -> None:
     left, right, values = _pairs()
-    table = pd.DataFrame(
-        values, columns=[f"{a}-{b}" for a, b in zip(left, right, strict=True)], index=list(PEOPLE)
-    )
+    names = [f"{a}-{b}" for a, b in zip(left, right, strict=True)]
+    table = pd.DataFrame(values, columns=names, index=list(PARTICIPANTS))
     table.to_csv(folder / "edges.csv", index_label="participant_id")
 
 
@@ -164,30 +181,31 @@ def _long(folder: Path) -> None:
     left, right, values = _pairs()
     parts = [
         pd.DataFrame(
-            {"participant_id": person, "region_a": left, "region_b": right, "r": values[i]}
+            {"participant_id": participant, "region_a": left, "region_b": right, "r": values[i]}
         )
-        for i, person in enumerate(PEOPLE)
+        for i, participant in enumerate(PARTICIPANTS)
     ]
     pd.concat(parts).to_csv(folder / "edges.tsv", sep="\t", index=False)
 
 
 def _giga_h5(folder: Path) -> None:
     with h5py.File(folder / "atlas-Own_desc-simple.h5", "w") as file:
-        for i, person in enumerate(PEOPLE):
-            scan = f"sub-{person}/sub-{person}_task-rest_atlas-Own_desc-21"
-            file[f"{scan}_timeseries"], file[f"{scan}_connectome"] = SERIES[i], FC[i]
+        for i, participant in enumerate(PARTICIPANTS):
+            scan = f"sub-{participant}/sub-{participant}_task-rest_atlas-Own_desc-21"
+            file[f"{scan}_timeseries"] = SERIES[i]
+            file[f"{scan}_connectome"] = FC[i]
 
 
-def _decimal_comma(folder: Path, person: str, i: int) -> None:
+def _decimal_comma(folder: Path, participant: str, i: int) -> None:
     pd.DataFrame(FC[i]).to_csv(
-        folder / f"{person}.csv", sep=";", decimal=",", header=False, index=False
+        folder / f"{participant}.csv", sep=";", decimal=",", header=False, index=False
     )
 
 
 def _workbook(folder: Path) -> None:
-    for i, person in enumerate(PEOPLE):
-        np.save(folder / f"{person}.npy", FC[i])
-    pd.DataFrame({"participant_id": PEOPLE, "age": [10, 11]}).to_excel(
+    for i, participant in enumerate(PARTICIPANTS):
+        np.save(folder / f"{participant}.npy", FC[i])
+    pd.DataFrame({"participant_id": PARTICIPANTS, "age": [10, 11]}).to_excel(
         folder / "people.xlsx", index=False
     )
 
@@ -195,9 +213,9 @@ def _workbook(folder: Path) -> None:
 def _bep017(folder: Path) -> None:
     """What `nerve export` writes of two participants."""
     regions = Parcellation(tuple(LABELS), ("X",) * N_REGIONS, name="own")
-    people = pd.DataFrame({"participant_id": list(PEOPLE)})
+    participants = pd.DataFrame({"participant_id": list(PARTICIPANTS)})
     export_cohort(
-        Cohort(np.stack(FC[:2]).astype(np.float32), people, regions, name="own"),
+        Cohort(np.stack(FC[:2]).astype(np.float32), participants, regions, name="own"),
         folder / "bids",
         "bids",
     )
@@ -211,7 +229,7 @@ def write_hdf5(path: Path, array: np.ndarray, name: str = "corr_mat") -> None:
 
 
 def sign_as_matlab(path: Path) -> None:
-    """MATLAB writes its signature into the user block of an HDF5 file."""
+    """Write MATLAB's signature into the user block of an HDF5 file."""
     with open(path, "r+b") as stream:
         stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
 
@@ -222,34 +240,36 @@ LAYOUTS = {
     "bep017 matrix": Layout(_bep017, "relmat.dense.tsv", "text"),
     "bep017 sidecar": Layout(_bep017, "relmat.json", "json"),
     "bep017 nodes": Layout(_bep017, "nodeindices.tsv", "text"),
-    "xcpd matrix": Layout(_each(_xcpd("matrix")), "relmat.tsv", "text"),
+    "xcpd matrix": Layout(_for_each(_xcpd("matrix")), "relmat.tsv", "text"),
     "xcpd series": Layout(
-        _each(_xcpd("series", "motion")), "timeseries.tsv", "text", ("--timeseries",)
+        _for_each(_xcpd("series", "motion")), "timeseries.tsv", "text", ("--timeseries",)
     ),
     "xcpd motion": Layout(
-        _each(_xcpd("series", "motion")), "motion.tsv", "text", ("--fd-threshold", "0.5")
+        _for_each(_xcpd("series", "motion")), "motion.tsv", "text", ("--fd-threshold", "0.5")
     ),
-    "xcpd quality": Layout(_each(_quality), "qc.tsv", "text"),
+    "xcpd quality": Layout(_for_each(_quality), "qc.tsv", "text"),
     "4S table": Layout(
-        lambda f: (_each(_xcpd("matrix"))(f), write_four_s_table(f)), "dseg.tsv", "text"
+        lambda f: (_for_each(_xcpd("matrix"))(f), write_four_s_table(f)), "dseg.tsv", "text"
     ),
     "giga": Layout(
-        _each(lambda f, p, i: write_giga(f, p, labels=LABELS, matrix=FC[i])), "relmat.tsv", "text"
+        _for_each(lambda f, p, i: write_giga(f, p, labels=LABELS, matrix=FC[i])),
+        "relmat.tsv",
+        "text",
     ),
     "cpac matrix": Layout(
-        _each(lambda f, p, i: write_cpac(f, p, matrix=FC[i], atlas="Own")),
+        _for_each(lambda f, p, i: write_cpac(f, p, matrix=FC[i], atlas="Own")),
         "correlations.tsv",
         "text",
     ),
-    "cpac series": Layout(_each(_cpac_series), "timeseries.1D", "text", ("--kind", "partial")),
-    "cpac motion": Layout(_each(_cpac_series), "motion.1D", "text"),
+    "cpac series": Layout(_for_each(_cpac_series), "timeseries.1D", "text", ("--kind", "partial")),
+    "cpac motion": Layout(_for_each(_cpac_series), "motion.1D", "text"),
     "pconn": Layout(
-        _each(lambda f, p, i: write_pconn(f / f"{p}.own.pconn.nii", FC[i], LABELS)),
+        _for_each(lambda f, p, i: write_pconn(f / f"{p}.own.pconn.nii", FC[i], LABELS)),
         ".pconn.nii",
         "cifti",
     ),
     "ptseries": Layout(
-        _each(lambda f, p, i: write_ptseries(f / f"{p}.own.ptseries.nii", SERIES[i], LABELS)),
+        _for_each(lambda f, p, i: write_ptseries(f / f"{p}.own.ptseries.nii", SERIES[i], LABELS)),
         ".ptseries.nii",
         "cifti",
     ),
@@ -265,62 +285,66 @@ LAYOUTS = {
         "1_25750_2_0.txt",
         "text",
     ),
-    "abide": Layout(_each(_one_d), "0_rois_cc200.1D", "text"),
+    "abide": Layout(_for_each(_one_d), "0_rois_cc200.1D", "text"),
     "cbig v7.3": Layout(
-        _each(lambda f, p, i: write_hdf5(f / f"sub-{p}_corrMat.mat", FC[i])),
+        _for_each(lambda f, p, i: write_hdf5(f / f"sub-{p}_corrMat.mat", FC[i])),
         "01_corrMat.mat",
         "hdf5",
     ),
     "cbig v5": Layout(
-        _each(lambda f, p, i: savemat(f / f"sub-{p}_corrMat.mat", {"corr_mat": FC[i]})),
+        _for_each(lambda f, p, i: savemat(f / f"sub-{p}_corrMat.mat", {"corr_mat": FC[i]})),
         "01_corrMat.mat",
         "mat5",
     ),
     "mat compressed": Layout(
-        _each(lambda f, p, i: savemat(f / f"{p}.mat", {"fc": FC[i]}, do_compression=True)),
+        _for_each(lambda f, p, i: savemat(f / f"{p}.mat", {"fc": FC[i]}, do_compression=True)),
         "S01.mat",
         "mat5",
     ),
-    "npy": Layout(_each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i])), "S01.npy", "npy"),
+    "npy": Layout(_for_each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i])), "S01.npy", "npy"),
     "npy of all": Layout(_stack, "all.npy", "npy"),
-    "npz": Layout(_each(lambda f, p, i: np.savez(f / f"{p}.npz", fc=FC[i])), "S01.npz", "npz"),
+    "npz": Layout(_for_each(lambda f, p, i: np.savez(f / f"{p}.npz", fc=FC[i])), "S01.npz", "npz"),
     "npz of all": Layout(
         lambda f: np.savez_compressed(f / "all.npz", S01=FC[0], S02=FC[1]), "all.npz", "npz"
     ),
     "csv": Layout(
-        _each(lambda f, p, i: np.savetxt(f / f"{p}.csv", FC[i], delimiter=",")), "S01.csv", "text"
+        _for_each(lambda f, p, i: np.savetxt(f / f"{p}.csv", FC[i], delimiter=",")),
+        "S01.csv",
+        "text",
     ),
     "tsv series": Layout(
-        _each(lambda f, p, i: np.savetxt(f / f"{p}.tsv", SERIES[i], delimiter="\t")),
+        _for_each(lambda f, p, i: np.savetxt(f / f"{p}.tsv", SERIES[i], delimiter="\t")),
         "S01.tsv",
         "text",
     ),
-    "tsv.gz": Layout(_each(_gz), "S01.tsv.gz", "gz"),
-    "folders": Layout(_each(_folder), "S01/fc_matrix.txt", "text"),
+    "tsv.gz": Layout(_for_each(_gz), "S01.tsv.gz", "gz"),
+    "folders": Layout(_for_each(_folder), "S01/fc_matrix.txt", "text"),
     "fisher z": Layout(
-        _each(lambda f, p, i: np.savetxt(f / f"{p}.txt", _z(i, np.inf))), "S01.txt", "text"
+        _for_each(lambda f, p, i: np.savetxt(f / f"{p}.txt", _fisher_z(i, np.inf))),
+        "S01.txt",
+        "text",
     ),
-    "dpabi": Layout(_each(_dpabi), "ROICorrelation_Sub_S01.mat", "mat5"),
-    "dpabi text": Layout(_each(_dpabi), "ROISignals_Sub_S01.txt", "text", ("--data", "series")),
+    "dpabi": Layout(_for_each(_dpabi), "ROICorrelation_Sub_S01.mat", "mat5"),
+    "dpabi text": Layout(_for_each(_dpabi), "ROISignals_Sub_S01.txt", "text", ("--data", "series")),
     "vectors": Layout(
-        _each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i][np.tril_indices(N_REGIONS, -1)])),
+        _for_each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i][np.tril_indices(N_REGIONS, -1)])),
         "S01.npy",
         "npy",
         ("--unfolding", "lower"),
     ),
-    "conn": Layout(_each(_conn), "Subject001_Condition001.mat", "mat5"),
+    "conn": Layout(_for_each(_conn), "Subject001_Condition001.mat", "mat5"),
     "mat of all": Layout(_mat_of_all, "all.mat", "mat5"),
     "wide table": Layout(_wide, "edges.csv", "text"),
     "long table": Layout(_long, "edges.tsv", "text"),
     "giga h5": Layout(_giga_h5, "atlas-Own_desc-simple.h5", "hdf5"),
     "1D with tabs": Layout(
-        _each(
+        _for_each(
             lambda f, p, i: np.savetxt(f / f"{p}.1D", np.c_[SERIES[i]], fmt="\t%.6f", delimiter="")
         ),
         "S01.1D",
         "text",
     ),
-    "decimal comma": Layout(_each(_decimal_comma), "S01.csv", "text"),
+    "decimal comma": Layout(_for_each(_decimal_comma), "S01.csv", "text"),
     "workbook": Layout(_workbook, "people.xlsx", "npz", ("--participants", "{source}/people.xlsx")),
 }
 
@@ -354,7 +378,7 @@ def regions_table() -> bytes:
 
 
 def encoded(file_type: str, array: Any, name: str) -> bytes:
-    """A file of that type which holds another array."""
+    """The content of a file of this type that holds the array."""
     stream = io.BytesIO()
     if file_type == "npy":
         np.save(stream, array, allow_pickle=True)
@@ -362,20 +386,23 @@ def encoded(file_type: str, array: Any, name: str) -> bytes:
         np.savez_compressed(stream, allow_pickle=True, fc=array)
     elif file_type == "mat5":
         key = "corr_mat" if "corrMat" in name else "fc"
+        # Some are sparse, which MATLAB files may hold too.
         savemat(stream, {key: sparse.csc_matrix(array) if np.size(array) == 9 else array})
     else:
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary) / Path(name).name
-            _write_other(file_type, path, np.asarray(array))
+            _write_array(file_type, path, np.asarray(array))
             return path.read_bytes()
     return stream.getvalue()
 
 
-def _write_other(file_type: str, path: Path, array: np.ndarray) -> None:
+def _write_array(file_type: str, path: Path, array: np.ndarray) -> None:
+    """Write an array as hdf5, nifti or cifti."""
     if file_type == "hdf5":
         write_hdf5(path, array)
     elif file_type == "nifti":
-        volume = array.reshape(array.shape + (1,) * (3 - array.ndim)) if array.ndim < 3 else array
+        missing_axes = (1,) * max(3 - array.ndim, 0)
+        volume = array.reshape(array.shape + missing_axes)
         nibabel.Nifti1Image(volume.astype(np.float32), AFFINE).to_filename(path)
     else:
         rows, columns = array.shape

@@ -1,4 +1,4 @@
-"""One step of the load torture in a process of its own: what it says of time and memory belongs to that step alone.
+"""One step of the load torture, in a process of its own so that its memory is that of the step.
 
 python -m torture._load_steps STEP[,STEP …] FOLDER N SEED
 """
@@ -15,43 +15,45 @@ import pandas as pd
 from nerve.data.cohort import Cohort
 from nerve.data.cohort_files import writing_cohort
 
-REGIONS, CHUNK = "schaefer400-17", 128
-N_FACTORS, N_NOISE, PLANTED = 8, 16, 0.6
+REGIONS = "schaefer400-17"
+CHUNK = 128  # participants written at once
+N_FACTORS = 8
+N_NOISE = 16  # rank of the noise
+PLANTED = 0.6  # true correlation of the score with the first factor
 
 
-def resident() -> float:
-    """The largest resident memory of this process so far, GiB (VmHWM)."""
-    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]) / 2**20  # type: ignore[index]
+def peak_memory() -> float:
+    """The largest resident memory of this process so far, in GiB (VmHWM)."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 2**20  # type: ignore[index]
 
 
 def ingest(folder: Path, n: int, seed: int) -> dict[str, float]:
-    """Write n people to a float16 store, chunk after chunk: a mean, eight factors and noise of low rank."""
+    """Write n participants to a float16 store in chunks: a mean, factors and noise of low rank."""
     rng = np.random.default_rng(seed)
     with writing_cohort(folder / "cohort", REGIONS, dtype="float16") as writer:
-        r = writer.parcellation.n_regions
-        basis = np.stack([_symmetric(rng, r) for _ in range(1 + N_FACTORS + N_NOISE)]).reshape(
-            -1, r * r
-        )
+        n_regions = writer.parcellation.n_regions
+        matrices = [_symmetric(rng, n_regions) for _ in range(1 + N_FACTORS + N_NOISE)]
+        basis = np.stack(matrices).reshape(-1, n_regions * n_regions)
         scores = rng.standard_normal((n, N_FACTORS + N_NOISE), np.float32)
-        weights = np.concatenate([np.full(N_FACTORS, 0.05), np.full(N_NOISE, 0.04)]).astype(
-            np.float32
-        )
+        weights = np.concatenate([np.full(N_FACTORS, 0.05), np.full(N_NOISE, 0.04)])
+        weights = weights.astype(np.float32)
         for start in range(0, n, CHUNK):
-            some = scores[start : start + CHUNK] * weights
-            fc = (
-                (0.3 * basis[0] + some @ basis[1:]).reshape(-1, r, r).clip(-0.99, 0.99)
-            )  # (people, R, R)
-            fc[:, np.arange(r), np.arange(r)] = 1.0
+            weighted_scores = scores[start : start + CHUNK] * weights
+            fc = 0.3 * basis[0] + weighted_scores @ basis[1:]
+            fc = fc.reshape(-1, n_regions, n_regions).clip(-0.99, 0.99)  # (participants, R, R)
+            fc[:, np.arange(n_regions), np.arange(n_regions)] = 1.0
             writer.append(fc)
-        people = pd.DataFrame({"participant_id": [f"sub-{i:05d}" for i in range(n)]})
-        people["score"] = PLANTED * scores[:, 0] + np.sqrt(1 - PLANTED**2) * rng.standard_normal(n)
-        people["age"] = rng.uniform(45, 80, n).round(1)
-        writer.finish(people, name="load")
+        participants = pd.DataFrame({"participant_id": [f"sub-{i:05d}" for i in range(n)]})
+        noise = rng.standard_normal(n)
+        participants["score"] = PLANTED * scores[:, 0] + np.sqrt(1 - PLANTED**2) * noise
+        participants["age"] = rng.uniform(45, 80, n).round(1)
+        writer.finish(participants, name="load")
     return {"gigabytes": (folder / "cohort" / "connectivity.npy").stat().st_size / 1e9}
 
 
 def train(folder: Path, n: int, seed: int) -> dict[str, float]:
-    """A small model (28 tokens of width 32) from a few steps on the first people of the store."""
+    """Train a small model (28 tokens of width 32) for a few steps on the first participants."""
     from nerve.methods.nerve import NERVE
 
     cohort = Cohort.load(folder / "cohort").subset(np.arange(min(n, 128)))
@@ -69,7 +71,7 @@ def train(folder: Path, n: int, seed: int) -> dict[str, float]:
 
 
 def embed(folder: Path, n: int, seed: int) -> dict[str, float]:
-    """Embeddings of everyone, by the command's function."""
+    """Embed all participants, with the function that the command calls."""
     from nerve.methods.runs import embed_file
 
     values = embed_file(
@@ -83,16 +85,16 @@ def embed(folder: Path, n: int, seed: int) -> dict[str, float]:
 
 
 def evaluate(folder: Path, n: int, seed: int) -> dict[str, float]:
-    """Kernel ridge on the embeddings, as `nerve evaluate` does it."""
-    return _evaluated(folder, str(folder / "embedding.tsv"))
+    """Predict from the embeddings by kernel ridge, as `nerve evaluate` does."""
+    return _evaluate_features(folder, str(folder / "embedding.tsv"))
 
 
 def raw(folder: Path, n: int, seed: int) -> dict[str, float]:
-    """Exact kernel ridge on all 79,800 connections, three folds."""
-    return _evaluated(folder, "raw", n_folds=3)
+    """Predict from all 79,800 connections by exact kernel ridge, in three folds."""
+    return _evaluate_features(folder, "raw", n_folds=3)
 
 
-def _evaluated(folder: Path, features: str, **options: int) -> dict[str, float]:
+def _evaluate_features(folder: Path, features: str, **options: int) -> dict[str, float]:
     import nerve
 
     cohort = Cohort.load(folder / "cohort")
@@ -100,8 +102,9 @@ def _evaluated(folder: Path, features: str, **options: int) -> dict[str, float]:
     return {"r": float(results.scores["r"].iloc[0])}
 
 
-def _symmetric(rng: np.random.Generator, r: int) -> np.ndarray:
-    factor = rng.standard_normal((r, 6), np.float32)
+def _symmetric(rng: np.random.Generator, n_regions: int) -> np.ndarray:
+    """A random symmetric matrix of rank 6 with a diagonal of zeros."""
+    factor = rng.standard_normal((n_regions, 6), np.float32)
     matrix = factor @ factor.T / 6
     np.fill_diagonal(matrix, 0.0)
     return matrix
@@ -116,8 +119,10 @@ STEPS = {
 }
 
 if __name__ == "__main__":
-    steps, where, people, number = sys.argv[1:]
-    began, found = time.perf_counter(), {}
+    steps, folder_name, n_participants, seed_text = sys.argv[1:]
+    began = time.perf_counter()
+    result: dict[str, float] = {}
     for step in steps.split(","):
-        found |= STEPS[step](Path(where), int(people), int(number))
-    print(json.dumps({**found, "seconds": time.perf_counter() - began, "gibibytes": resident()}))
+        result |= STEPS[step](Path(folder_name), int(n_participants), int(seed_text))
+    seconds = time.perf_counter() - began
+    print(json.dumps({**result, "seconds": seconds, "gibibytes": peak_memory()}))

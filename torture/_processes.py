@@ -1,10 +1,10 @@
-"""The command line in processes of its own, started without waiting for imports, and killed where we like.
+"""`nerve` commands in processes of their own, started without waiting for imports, and killed.
 
-Importing torch takes seconds, the tiny commands of a torture tenths of one: killed at a random moment, most would die
-while importing, or while drawing the figures of a report. So a parent process imports everything once, and forks a
-child for each command, which draws none. The child is otherwise what `nerve …` is: its own session, its own
-arguments, `nerve.cli.main()` from the first line to the exit code. `cold` starts a command from nothing instead,
-imports and all.
+Importing torch takes seconds, the tiny commands of a torture tenths of one: killed at a random
+moment, most would die while importing, or while drawing the figures of a report. So a parent
+process imports everything once and forks a child for each command, which draws no figures. The
+child is otherwise what `nerve …` is: its own session, its own arguments, `nerve.cli.main()` from
+the first line to the exit code. `start_cold` starts a command from nothing instead, imports and all.
 """
 
 import multiprocessing
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from threadpoolctl import threadpool_limits
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+# Audit events of Python that count as file operations.
 WATCHED = (
     "open",
     "os.rename",
@@ -31,7 +32,7 @@ WATCHED = (
     "os.rmdir",
     "os.chmod",
     "shutil.rmtree",
-)  # audit events
+)
 COLD = """
 from torture._processes import without_figures
 from nerve.cli import main
@@ -54,25 +55,28 @@ class Running:
     """A command that runs in a session of its own."""
 
     def __init__(self, pid: int, log: Path, wait: Any) -> None:
-        self.pid, self.log, self._wait = pid, log, wait
+        self.pid = pid
+        self.log = log
+        self._wait = wait
         self.began = time.perf_counter()
 
     def kill(self, whole_group: bool = True) -> None:
-        """Kill -9, of the process and all it started or of the process alone."""
+        """Kill -9: the process and all that it started, or the process alone."""
         with suppress(ProcessLookupError):  # it has ended by itself
-            os.killpg(self.pid, signal.SIGKILL) if whole_group else os.kill(
-                self.pid, signal.SIGKILL
-            )
+            if whole_group:
+                os.killpg(self.pid, signal.SIGKILL)
+            else:
+                os.kill(self.pid, signal.SIGKILL)
 
-    def end(self) -> Ended:
-        """Wait for the end; a command that hangs is killed and its code is that of the kill."""
+    def wait(self) -> Ended:
+        """Wait for the end. A command that hangs is killed, and its code is that of the kill."""
         code, events = self._wait(self)
         seconds = time.perf_counter() - self.began
         return Ended(code, self.log.read_text(errors="replace"), seconds, events)
 
 
-def cold(arguments: Sequence[str], log: Path) -> Running:
-    """Start the command from nothing."""
+def start_cold(arguments: Sequence[str], log: Path) -> Running:
+    """Start the command from nothing, imports and all."""
     environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with open(log, "wb") as stream:
         command = [sys.executable, "-c", COLD, *arguments]
@@ -91,15 +95,15 @@ def cold(arguments: Sequence[str], log: Path) -> Running:
 
 
 class Warm:
-    """The parent that has imported everything, forked from this process. A context manager."""
+    """A parent process that has imported everything, forked from this one; a context manager."""
 
     def __enter__(self) -> "Warm":
         _import_everything()
         context: Any = multiprocessing.get_context("fork")
-        self._pipe, there = context.Pipe()
-        self._parent = context.Process(target=serve, args=(there,))
+        self._pipe, parent_end = context.Pipe()
+        self._parent = context.Process(target=serve, args=(parent_end,))
         self._parent.start()
-        there.close()
+        parent_end.close()
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -117,17 +121,18 @@ class Warm:
     ) -> Running:
         """Start a command; with `die_at` it kills its whole group at that file operation below `watch`.
 
-        With `trace`, the names that files and folders took by a rename are written to the log's name + ``.renames``.
-        With `stop_at_lock`, a pattern of paths, it stops itself (SIGSTOP) while it holds such a lock.
+        With `trace`, the names that files and folders took by a rename are written to the log's
+        name + ``.renames``. With `stop_at_lock`, a pattern of paths, it stops itself (SIGSTOP)
+        while it holds such a lock.
         """
         job = {
             "arguments": list(arguments),
             "log": str(log),
             "watch": str(watch or ""),
             "die_at": die_at,
+            "trace": trace,
+            "stop_at_lock": stop_at_lock,
         }
-        job["trace"] = trace
-        job["stop_at_lock"] = stop_at_lock
         self._pipe.send(job)
         return Running(self._pipe.recv(), log, lambda running: self._pipe.recv())
 
@@ -135,22 +140,21 @@ class Warm:
         self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0
     ) -> Ended:
         """Start a command and wait for its end."""
-        return self.start(arguments, log, watch, die_at).end()
+        return self.start(arguments, log, watch, die_at).wait()
 
 
 def serve(pipe: Any) -> None:
-    """What the parent does: fork a child for each job that it is sent, until there is none."""
+    """Fork a child for each job that comes through the pipe, until None comes (in the parent)."""
     os.environ |= {name: ENVIRONMENT[name] for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")}
-    threadpool_limits(
-        1
-    )  # libraries that are loaded already: sums of two threads are not those of one, bit for bit
+    # Libraries are loaded already, and sums of two threads are not those of one, bit for bit.
+    threadpool_limits(1)
     while job := pipe.recv():
         pid = os.fork()
         if pid == 0:
             with without_figures():
-                _be_the_command(job)
+                _run_command(job)
         pipe.send(pid)
-        pipe.send((_code_of(pid), _counted(job)))
+        pipe.send((_exit_code(pid), _read_count(job)))
 
 
 def _import_everything() -> None:
@@ -164,21 +168,22 @@ def _import_everything() -> None:
 
 @contextmanager
 def without_figures() -> Iterator[None]:
-    """Reports of this process have no figures, which take most of the time of a small command."""
+    """Leave the figures out of reports: they take most of the time of a small command."""
     from nerve.report import figures
 
-    def nothing(name: str, results: object) -> None:
+    def draw_nothing(name: str, results: object) -> None:
         raise figures.NothingToDraw("It was left out.")
 
-    drawn = figures.draw_with_caption
-    figures.draw_with_caption = nothing
+    draw_with_caption = figures.draw_with_caption
+    figures.draw_with_caption = draw_nothing
     try:
         yield
     finally:
-        figures.draw_with_caption = drawn
+        figures.draw_with_caption = draw_with_caption
 
 
-def _code_of(pid: int) -> int:
+def _exit_code(pid: int) -> int:
+    """Wait for a child; one that hangs is killed."""
     deadline = time.monotonic() + WAIT
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -189,13 +194,18 @@ def _code_of(pid: int) -> int:
         time.sleep(0.005)
 
 
-def _be_the_command(job: dict[str, Any]) -> None:
+def _run_command(job: dict[str, Any]) -> None:
+    """Turn this forked process into the command, and end it with the command's exit code."""
     os.setsid()
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for new, old in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(new, old)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  pytest has its own
+    empty_input = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty_input, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    # pytest has put other streams in the place of these.
+    sys.stdin = open(0)  # noqa: SIM115
+    sys.stdout = open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w")  # noqa: SIM115
     sys.argv = ["nerve", *job["arguments"]]
     counter = _Counter(job["watch"], job["die_at"])
     if job["watch"]:
@@ -219,12 +229,13 @@ def _be_the_command(job: dict[str, Any]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if job["watch"]:
-        counter.on = False
+        counter.is_on = False
         Path(job["log"] + ".events").write_text(str(counter.count))
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _trace_renames(file: str) -> None:
+    """Write the new name of everything that this process renames into a file."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
@@ -235,30 +246,32 @@ def _trace_renames(file: str) -> None:
 
 
 def _stop_at_lock(pattern: str) -> None:
-    """Stop this process once, at its first file operation after it has written its name into such a lock."""
-    stopped = []
+    """Stop this process once, at its first file operation while such a lock has a text."""
+    has_stopped = False
 
-    def look(event: str, arguments: tuple[Any, ...]) -> None:
-        if (
-            event in WATCHED
-            and not stopped
-            and any(os.path.getsize(name) for name in glob(pattern))
-        ):
-            stopped.append(True)
+    def stop_if_locked(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal has_stopped
+        if event not in WATCHED or has_stopped:
+            return
+        if any(os.path.getsize(name) for name in glob(pattern)):
+            has_stopped = True
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    sys.addaudithook(look)
+    sys.addaudithook(stop_if_locked)
 
 
 class _Counter:
-    """Counts file operations below a folder in this process, and ends it at the one that was asked for."""
+    """Counts the file operations below a folder in this process, and kills it at one of them."""
 
     def __init__(self, folder: str, die_at: int) -> None:
-        self.folder, self.die_at, self.count, self.on = folder, die_at, 0, True
+        self.folder = folder
+        self.die_at = die_at
+        self.count = 0
+        self.is_on = True
         self.pid = os.getpid()
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.on or event not in WATCHED or os.getpid() != self.pid:
+        if not self.is_on or event not in WATCHED or os.getpid() != self.pid:
             return
         path = arguments[0] if arguments else ""
         if isinstance(path, int) or not os.fspath(path or "").startswith(self.folder):
@@ -270,7 +283,8 @@ class _Counter:
             os.killpg(0, signal.SIGKILL)
 
 
-def _counted(job: dict[str, Any]) -> int:
+def _read_count(job: dict[str, Any]) -> int:
+    """The number of file operations that the child has left in a file, 0 if it has left none."""
     file = Path(job["log"] + ".events")
     if not file.is_file():
         return 0

@@ -1,8 +1,9 @@
 """Run many `nerve` commands, each in a folder of its own, in forked processes that are watched.
 
-A case passes when the command ends by itself within the time, says a sentence or succeeds, takes no more memory than
-it may, and leaves nothing outside its output folder. Forked processes make this fast (everything is imported once)
-and safe (a process that dies or hangs is replaced, and the case is blamed).
+A case passes when the command ends by itself within the time, succeeds or explains itself, takes no
+more memory than it may, and leaves nothing outside its output folder. Forked processes make this
+fast (everything is imported once) and safe (a process that dies or hangs is replaced, and the case
+that it ran is blamed).
 """
 
 from __future__ import annotations
@@ -29,53 +30,52 @@ import psutil
 from nerve._utils.files import MARK
 
 # These end what hangs, and are minutes so that no slow or busy machine is taken for a fault.
-SECONDS = 300.0  # of the processor, that a command may take
-KILLED_AFTER = (
-    300.0  # by the clock, if it has hardly used the processor: it waits for what never comes
-)
-LOST_AFTER = 1200.0  # by the clock, whatever it does: it does not hear the alarm
-EXTRA_BYTES = 500 * 2**20  # memory beyond twice the files
-ADDRESS_SPACE = (
-    6 * 2**30
-)  # above what the process has: a runaway allocation fails instead of filling the machine
-ENOUGH, ENOUGH_WAITING = (
-    1.0,
-    8.0,
-)  # seconds of the processor, or by the clock, after which a case that may work for
-# hours, itself or by processes that it has started, has shown that it works
-ROOMS = ("in", "out", "cwd", "tmp", "home")
+SECONDS = 300.0  # processor time that a command may take
+KILLED_AFTER = 300.0  # clock time for a command that hardly uses the processor: it waits in vain
+LOST_AFTER = 1200.0  # clock time for any command: it does not react to the alarm
+EXTRA_BYTES = 500 * 2**20  # memory that a command may take beyond twice the size of its files
+# Beyond what the process has: a runaway allocation fails instead of filling the machine.
+ADDRESS_SPACE = 6 * 2**30
+# A case that may work for hours has shown that it works after so many seconds of processor time,
+# or of clock time if it waits for processes that it has started.
+ENOUGH = 1.0
+ENOUGH_WAITING = 8.0
+FOLDERS = ("in", "out", "cwd", "tmp", "home")
 
 
 class Case(NamedTuple):
     """One command with its files.
 
-    `prepare(folder)` writes the input into ``folder/in`` and returns the arguments; what the command writes belongs
-    below ``folder/out``, and it runs in ``folder/cwd``.
+    `prepare(folder)` writes the input into ``folder/in`` and returns the arguments. The command
+    runs in ``folder/cwd`` and may write below ``folder/out`` only.
     """
 
     name: str
     prepare: Callable[[Path], Sequence[str]]
-    may_work: bool = False  # a size was asked for that takes long: to begin is enough
-    check: Callable[[Path], str] = lambda folder: ""  # what is wrong with what was written
+    may_work: bool = False  # it may take hours: it passes once it has worked for a while
+    check: Callable[[Path], str] = lambda folder: ""  # what is wrong with the output
 
 
 class Outcome(NamedTuple):
-    """What became of a case: `fault` is empty if all was well."""
+    """The outcome of a case: `fault` is empty if all was well."""
 
     case: int
     name: str
     command: str
     fault: str
-    said: str
-    seconds: float  # of the processor
-    memory: int  # bytes above what the process had, less twice the files
+    output: str  # the end of what the command printed
+    seconds: float  # processor time
+    memory: int  # bytes above what the process had, less twice the size of the files
 
 
-Told = Callable[[Outcome], None]
+OnOutcome = Callable[[Outcome], None]
 
 
 def preload() -> None:
-    """Import what the commands import, once for all processes; one thread, since a fork waits for its parent's."""
+    """Import what the commands import, once for all processes.
+
+    torch gets one thread, since a forked process waits for ever for threads of its parent.
+    """
     import nilearn.maskers  # noqa: F401
     import scipy.io  # noqa: F401
     import torch
@@ -93,74 +93,80 @@ class _OutOfTimeError(BaseException):
     """Raised by the alarm; no code that catches Exception swallows it."""
 
 
-class _Watched:
-    """Processes at work, each with its case and when it began."""
+class _Watch:
+    """The processes at work, each with its case and when it began."""
 
     def __init__(
-        self, cases: Sequence[Case], numbers: Sequence[int], root: Path, told: Told
+        self, cases: Sequence[Case], numbers: Sequence[int], root: Path, on_outcome: OnOutcome
     ) -> None:
-        self.cases, self.root, self.told = cases, root, told
+        self.cases = cases
+        self.root = root
+        self.on_outcome = on_outcome
         self.waiting = list(reversed(numbers))
         self.busy: dict[Any, tuple[Any, int, float]] = {}
-        self.worked: dict[Any, float] = {}  # seconds of the processor before the case
+        self.seconds_before: dict[Any, float] = {}  # processor time before the case
         self.outcomes: list[Outcome] = []
 
-    def start(self) -> None:
-        """Another process, if there is work for it."""
+    def start_process(self) -> None:
+        """Start another process, if there is work for it."""
         if not self.waiting:
             return
         context: Any = multiprocessing.get_context("fork")
-        here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, self.cases, self.root))
-        gc.freeze()  # the child does not look at what the parent made: it would copy every page
+        own_end, process_end = context.Pipe()
+        process = context.Process(target=_work, args=(process_end, self.cases, self.root))
+        # Otherwise the child's garbage collector would copy every page that the parent made.
+        gc.freeze()
         process.start()
         gc.unfreeze()
-        there.close()
-        self.give(here, process)
+        process_end.close()
+        self.send_next_case(own_end, process)
 
-    def give(self, pipe: Any, process: Any) -> None:
-        """The next case, or the word to end."""
+    def send_next_case(self, pipe: Any, process: Any) -> None:
+        """Send the number of the next case, or −1 to end the process."""
         number = self.waiting.pop() if self.waiting else -1
         pipe.send(number)
         if number < 0:
             process.join()
         else:
             self.busy[pipe] = (process, number, time.monotonic())
-            self.worked[pipe] = _worked(process.pid)
+            self.seconds_before[pipe] = _processor_seconds(process.pid)
 
-    def hear(self, pipe: Any) -> None:
-        """An outcome, or the news that the process has died."""
+    def receive(self, pipe: Any) -> None:
+        """Receive an outcome, or notice that the process has died."""
         process, number, _ = self.busy.pop(pipe)
         try:
             outcome = pipe.recv()
         except EOFError:
             process.join()
-            self.lost(number, f"the process ended with {process.exitcode}")
+            self.blame_and_replace(number, f"the process ended with {process.exitcode}")
         else:
-            self.keep(outcome)
-            self.give(pipe, process)
+            self.add(outcome)
+            self.send_next_case(pipe, process)
 
-    def end_late(self) -> None:
-        """Kill what does not end: on a busy machine a process may be late without fault, but then it has worked."""
+    def kill_hanging(self) -> None:
+        """Kill what hangs. On a busy machine a process may be late without fault if it has worked."""
         for pipe, (process, number, began) in list(self.busy.items()):
-            late = time.monotonic() - began
-            if late > LOST_AFTER or (
-                late > KILLED_AFTER and _worked(process.pid) - self.worked.get(pipe, 0.0) < 1.0
-            ):
-                process.kill()
-                process.join()
-                del self.busy[pipe]
-                self.lost(number, f"it did not end: it was killed after {late:.0f} s")
+            clock_seconds = time.monotonic() - began
+            if clock_seconds <= KILLED_AFTER:
+                continue
+            seconds = _processor_seconds(process.pid) - self.seconds_before.get(pipe, 0.0)
+            if seconds >= 1.0 and clock_seconds <= LOST_AFTER:
+                continue
+            process.kill()
+            process.join()
+            del self.busy[pipe]
+            fault = f"it did not end: it was killed after {clock_seconds:.0f} s"
+            self.blame_and_replace(number, fault)
 
-    def lost(self, number: int, fault: str) -> None:
-        """Blame the case, replace the process."""
-        self.keep(Outcome(number, self.cases[number].name, "", fault, "", 0.0, 0))
-        self.start()
+    def blame_and_replace(self, number: int, fault: str) -> None:
+        """Record the fault of a case whose process is gone, and start another process."""
+        self.add(Outcome(number, self.cases[number].name, "", fault, "", 0.0, 0))
+        self.start_process()
 
-    def keep(self, outcome: Outcome) -> None:
-        """Note an outcome."""
+    def add(self, outcome: Outcome) -> None:
+        """Record an outcome."""
         self.outcomes.append(outcome)
-        self.told(outcome)
+        self.on_outcome(outcome)
 
 
 def run_cases(
@@ -168,26 +174,26 @@ def run_cases(
     numbers: Sequence[int],
     root: Path,
     jobs: int = 2,
-    told: Told = lambda _: None,
+    on_outcome: OnOutcome = lambda _: None,
 ) -> list[Outcome]:
-    """Run the cases of these numbers, telling each outcome; `cases` may hold closures, since processes are forked."""
-    watched = _Watched(cases, numbers, root, told)
+    """Run the cases of these numbers and return their outcomes, in the order of the cases.
+
+    `on_outcome` is called with each outcome when it comes. `cases` may hold closures, since
+    processes are forked.
+    """
+    watch = _Watch(cases, numbers, root, on_outcome)
     try:
         for _ in range(jobs):
-            watched.start()
-        while watched.busy:
-            for pipe in wait(list(watched.busy), timeout=1.0):
-                watched.hear(pipe)
-            watched.end_late()
+            watch.start_process()
+        while watch.busy:
+            for pipe in wait(list(watch.busy), timeout=1.0):
+                watch.receive(pipe)
+            watch.kill_hanging()
     finally:
-        for (
-            process,
-            *_,
-        ) in (
-            watched.busy.values()
-        ):  # when a test has run out of its time: Python would wait for them
+        # When a test has run out of its time: otherwise Python would wait for these.
+        for process, *_ in watch.busy.values():
             process.kill()
-    return sorted(watched.outcomes, key=lambda outcome: outcome.case)
+    return sorted(watch.outcomes, key=lambda outcome: outcome.case)
 
 
 def _work(pipe: Connection, cases: Sequence[Case], root: Path) -> None:
@@ -196,8 +202,8 @@ def _work(pipe: Connection, cases: Sequence[Case], root: Path) -> None:
     size = _status("VmSize") + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGPROF, _ring)
-    signal.signal(signal.SIGALRM, _ring)
+    signal.signal(signal.SIGPROF, _stop_case)
+    signal.signal(signal.SIGALRM, _stop_case)
     while (number := pipe.recv()) >= 0:
         pipe.send(run_case(cases[number], number, root))
 
@@ -207,7 +213,8 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _ring(*_: Any) -> None:
+def _stop_case(*_: Any) -> None:
+    """Kill what the command has started, and end the command by an exception."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             child.kill()
@@ -217,37 +224,39 @@ def _ring(*_: Any) -> None:
 def run_case(case: Case, number: int, root: Path) -> Outcome:
     """Run one case in this process."""
     folder = root / f"case-{number}"
-    for name in ROOMS:
+    for name in FOLDERS:
         (folder / name).mkdir(parents=True)
     arguments = [str(word) for word in case.prepare(folder)]
     os.chdir(folder / "cwd")
     tempfile.tempdir = str(folder / "tmp")
     os.environ["HOME"] = str(folder / "home")
-    size, before = _bytes_below(folder / "in"), _tree(folder)
+    input_size = _bytes_below(folder / "in")
+    files_before = _files_outside_output(folder)
     _reset_peak()
-    resident, began = _status("VmRSS"), time.process_time()
-    said, fault = _run(arguments, case.may_work, root / f"case-{number}.said")
-    seconds, memory = time.process_time() - began, _status("VmHWM") - resident - 2 * size
+    memory_before = _status("VmRSS")
+    began = time.process_time()
+    output, fault = _run(arguments, case.may_work, root / f"case-{number}.log")
+    seconds = time.process_time() - began
+    memory = _status("VmHWM") - memory_before - 2 * input_size
     os.chdir(root)
     tempfile.tempdir = None
     if not fault and memory > EXTRA_BYTES:
         fault = f"memory: {memory / 2**20:.0f} MB beyond twice the files"
-    fault = fault or _written_elsewhere(folder, before, root) or case.check(folder)
+    fault = fault or _fault_of_files(folder, files_before, root) or case.check(folder)
     if not fault:
         shutil.rmtree(folder, ignore_errors=True)
-    return Outcome(
-        number, case.name, "nerve " + " ".join(map(repr, arguments)), fault, said, seconds, memory
-    )
+    command = "nerve " + " ".join(map(repr, arguments))
+    return Outcome(number, case.name, command, fault, output, seconds, memory)
 
 
 def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
-    """What the command said on both streams, and what is wrong with how it ended."""
+    """What the command printed on both streams, and what is wrong with how it ended."""
     from nerve.cli import main
 
     sys.argv = ["nerve", *arguments]
     code: Any = 0
     fault = ""
-    with _spoken_to(log):
+    with _streams_in_file(log):
         signal.setitimer(signal.ITIMER_PROF, ENOUGH if may_work else SECONDS)
         signal.setitimer(signal.ITIMER_REAL, ENOUGH_WAITING if may_work else 0)
         try:
@@ -255,46 +264,48 @@ def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
         except SystemExit as end:
             code = end.code
         except _OutOfTimeError as error:
-            fault = (
-                ""
-                if may_work
-                else f"it did not end within {SECONDS:.0f} s ({_where(error.__traceback__)})"
-            )
+            if not may_work:
+                place = _where(error.__traceback__)
+                fault = f"it did not end within {SECONDS:.0f} s ({place})"
         except BaseException as error:
             fault = f"{type(error).__name__} at {_where(error.__traceback__)}: {str(error)[:200]}"
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
-    said = log.read_text("utf-8", "replace")
+    output = log.read_text("utf-8", "replace")
     log.unlink()
-    if not fault and "Traceback (most recent" in said:
-        fault = "a traceback was printed: " + said.strip().splitlines()[-1][:200]
-    if not fault and code not in (0, None) and not said.strip():
+    if not fault and "Traceback (most recent" in output:
+        fault = "a traceback was printed: " + output.strip().splitlines()[-1][:200]
+    if not fault and code not in (0, None) and not output.strip():
         fault = f"it failed (exit {code}) and said nothing"
-    return said[-2000:], fault
+    return output[-2000:], fault
 
 
 @contextlib.contextmanager
-def _spoken_to(log: Path) -> Iterator[None]:
-    """Both streams, those of libraries and child processes too, in a file."""
+def _streams_in_file(log: Path) -> Iterator[None]:
+    """Write both streams, those of libraries and child processes too, to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
+    saved_descriptors = {number: os.dup(number) for number in (1, 2)}
     with open(log, "wb") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
-    streams = sys.stdout, sys.stderr  # pytest has put others in their place
-    sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
+    # pytest has put other streams in the place of these.
+    saved_stdout = sys.stdout
+    saved_stderr = sys.stderr
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     try:
         yield
     finally:
         for text in (sys.stdout, sys.stderr):
             with contextlib.suppress(ValueError, OSError):
                 text.flush()
-        sys.stdout, sys.stderr = streams
-        for number, old in zip((1, 2), kept, strict=True):
-            os.dup2(old, number)
-            os.close(old)
+        sys.stdout = saved_stdout
+        sys.stderr = saved_stderr
+        for number, saved in saved_descriptors.items():
+            os.dup2(saved, number)
+            os.close(saved)
 
 
 def _where(trace: Any) -> str:
@@ -305,39 +316,36 @@ def _where(trace: Any) -> str:
     return " > ".join(dict.fromkeys(places))
 
 
-def _tree(folder: Path) -> dict[str, tuple[int, int]]:
-    """Everything below a folder except its output, with size and time of change."""
-    found = {}
+def _files_outside_output(folder: Path) -> dict[str, tuple[int, int]]:
+    """Everything below a folder except its output: path → size and time of change."""
+    entries = {}
     for place, folders, files in os.walk(folder):
         if Path(place) == folder:
             folders.remove("out")
         for name in folders:
-            found[os.path.relpath(os.path.join(place, name), folder)] = (0, 0)
+            entries[os.path.relpath(os.path.join(place, name), folder)] = (0, 0)
         for name in files:
-            about = os.lstat(os.path.join(place, name))
-            found[os.path.relpath(os.path.join(place, name), folder)] = (
-                about.st_size,
-                about.st_mtime_ns,
-            )
-    return found
+            path = os.path.join(place, name)
+            status = os.lstat(path)
+            entries[os.path.relpath(path, folder)] = (status.st_size, status.st_mtime_ns)
+    return entries
 
 
-def _written_elsewhere(folder: Path, before: dict[str, tuple[int, int]], root: Path) -> str:
-    if not all((folder / name).is_dir() for name in ROOMS):
+def _fault_of_files(folder: Path, before: dict[str, tuple[int, int]], root: Path) -> str:
+    """What is wrong with the files after a case: changes outside the output folder, or drafts."""
+    if not all((folder / name).is_dir() for name in FOLDERS):
         return "a folder that was not its own was removed"
-    after = _tree(folder)
-    changed = sorted(
-        name for name in after.keys() | before.keys() if after.get(name) != before.get(name)
-    )
+    after = _files_outside_output(folder)
+    names = sorted(after.keys() | before.keys())
+    changed = [name for name in names if after.get(name) != before.get(name)]
     if changed:
         return f"files outside the output folder were made, changed or removed: {', '.join(changed[:5])}"
     strange = [name for name in os.listdir(root) if not name.startswith("case-")]
-    strange += [name for name in os.listdir(folder) if name not in ROOMS]
+    strange += [name for name in os.listdir(folder) if name not in FOLDERS]
     if strange:
         return f"files outside the output folder were made: {', '.join(strange[:5])}"
-    drafts = [
-        path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", MARK))
-    ]
+    hidden = (folder / "out").rglob(".*")
+    drafts = [path for path in hidden if not path.name.endswith((".lock", MARK))]
     return f"an unfinished file was left: {drafts[0].name}" if drafts else ""
 
 
@@ -349,23 +357,24 @@ def _bytes_below(folder: Path) -> int:
     )
 
 
-def _worked(process: int) -> float:
-    """Seconds of the processor that a process and those that it has started have had."""
+def _processor_seconds(pid: int) -> float:
+    """Processor time that a process and those that it has started have used."""
     try:
-        parent = psutil.Process(process)
-        times = [one.cpu_times() for one in (parent, *parent.children(recursive=True))]
+        parent = psutil.Process(pid)
+        processes = [parent, *parent.children(recursive=True)]
+        times = [process.cpu_times() for process in processes]
     except psutil.Error:
         return 0.0
-    return sum(one.user + one.system for one in times)
+    return sum(used.user + used.system for used in times)
 
 
 def _reset_peak() -> None:
+    """Let the peak of resident memory (VmHWM) start again from what is resident now (VmRSS)."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(
-        0
-    )  # free memory that is still resident would hide what a case takes
+    # Free memory that is still resident would hide what a case takes.
+    ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as stream:
-        stream.write("5")  # VmHWM starts again from VmRSS
+        stream.write("5")
 
 
 def _status(name: str) -> int:

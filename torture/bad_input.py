@@ -1,7 +1,7 @@
 """Random bad input: the tests of tests/torture/test_bad_input.py with many more examples.
 
-`python -m torture bad_input --seed 1` draws others. A failed example is printed with what was drawn; it is found again
-with the same seed.
+`python -m torture bad_input --seed 1` draws other examples. A failed example is printed with what was
+drawn; the same seed finds it again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     command = [sys.executable, "-m", "pytest", TESTS, "-q", f"--hypothesis-seed={seed}"]
     command += ["--hypothesis-show-statistics", f"--basetemp={folder / 'pytest'}"]
     command += ["-n", str(usable_cores()), "-p", "no:cacheprovider"]
-    command += [] if short else ["--hypothesis-profile=torture"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        print(done.stdout[-20_000:], done.stderr[-2000:], file=sys.stderr, flush=True)
-    return [promise(done.stdout, done.returncode)]
+    if not short:
+        command.append("--hypothesis-profile=torture")
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode:
+        print(process.stdout[-20_000:], process.stderr[-2000:], file=sys.stderr, flush=True)
+    return [make_promise(process.stdout, process.returncode)]
 
 
-def promise(output: str, exit_code: int) -> Promise:
-    """What the statistics of hypothesis say, as a row of the table."""
+def make_promise(output: str, exit_code: int) -> Promise:
+    """Read the statistics that hypothesis printed, and make a row of the table."""
     examples: Counter[str] = Counter()
     test = ""
     for line in output.splitlines():

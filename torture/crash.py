@@ -1,8 +1,9 @@
 """Kill -9 at random moments of ingest, pretrain, evaluate and experiment; then the same command again.
 
-Half of the kills fall at a random instant of the undisturbed duration, the other half right before a random one of the
-command's file operations, where half-written files would come from. A third of the former hit the process alone, so
-that what it started must leave by itself. Some commands are started cold, imports and all.
+Half of the kills fall at a random instant of the undisturbed duration, the other half right before
+a random file operation of the command, where half-written files would come from. A third of the
+former hit the process alone, so that its child processes must end by themselves. Some commands are
+started cold, imports and all.
 """
 
 import os
@@ -21,29 +22,30 @@ from typer.testing import CliRunner
 
 from nerve.cli import app
 from nerve.data import simulate
-from torture._processes import Ended, Running, Warm, cold, without_figures
-from torture._results import compared, debris, unreadable
-from torture.promise import Promise
+from torture._processes import Ended, Running, Warm, start_cold, without_figures
+from torture._results import comparable_content, incomplete_files, leftover_files
+from torture.promise import Promise, with_troubles
 
 TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=4", "batch_size=16", "checkpoint_seconds=0")
-PEOPLE, REGIONS = 24, "schaefer100-7"
+N_PARTICIPANTS = 24
+REGIONS = "schaefer100-7"
 
 
 @dataclass
 class Case:
-    """A command, what is in its folder before, and what came of it undisturbed."""
+    """A command, what is in its folder before it starts, and its results when it is undisturbed."""
 
     name: str
     arguments: Callable[[Path], list[str]]  # of the folder that it works in
     before: Callable[[Path], None] = lambda folder: None
     seconds: float = 0.0
-    events: int = 0
+    events: int = 0  # file operations
     result: dict[str, object] = field(default_factory=dict)
-    old: dict[str, object] = field(default_factory=dict)  # what `before` left
+    old: dict[str, object] = field(default_factory=dict)  # what `before` made
 
 
 class Kill(NamedTuple):
-    """What a kill did and what the command did after it."""
+    """When a command was killed, and what was wrong after it."""
 
     case: str
     when: str  # "before", "during" or "after" real work
@@ -51,107 +53,89 @@ class Kill(NamedTuple):
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
-    """42 kills; the short form 4, all at file operations, without what `concurrency` also does."""
+    """42 kills; the short form has 4, all at file operations, of commands not in `concurrency`."""
     moments = random.Random(seed)
-    cases = [
-        case
-        for case in make_cases(folder)
-        if not short or case.name not in ("evaluate", "experiment")
-    ]
+    cases = make_cases(folder)
+    if short:
+        cases = [case for case in cases if case.name not in ("evaluate", "experiment")]
     kills: list[Kill] = []
     with Warm() as warm:
         for case in cases:
-            measure(case, folder, warm)
+            measure_undisturbed(case, folder, warm)
         for number in range(4 if short else 42):
             case = cases[number % len(cases)]
-            from_cold = (
-                number % 12 == 11 - (number // 12) % 4
-            )  # one in twelve, another command each time
+            # One in twelve is started cold, another command each time.
+            from_cold = number % 12 == 11 - (number // 12) % 4
             at_operation = short or number % 2 == 0
-            kills.append(
-                kill_once(case, folder / f"kill{number}", warm, moments, at_operation, from_cold)
-            )
-    return report(kills, cases)
+            place = folder / f"kill{number}"
+            kills.append(kill_once(case, place, warm, moments, at_operation, from_cold))
+    return make_promises(kills, cases)
 
 
 def make_cases(folder: Path) -> list[Case]:
-    """The commands, on simulated people."""
-    source, cohort, config = folder / "source", folder / "cohort", folder / "experiment.yaml"
-    people = simulate.simulate_cohort(PEOPLE, REGIONS, 40, keep_timeseries=False, name="simulated")
-    people.save(cohort)
+    """The commands, on simulated participants."""
+    source = folder / "source"
+    cohort_folder = folder / "cohort"
+    config = folder / "experiment.yaml"
+    table = folder / "participants.tsv"
+    cohort = simulate.simulate_cohort(
+        N_PARTICIPANTS, REGIONS, 40, keep_timeseries=False, name="simulated"
+    )
+    cohort.save(cohort_folder)
     source.mkdir()
-    for person, matrix in zip(
-        people.participants["participant_id"], people.connectivity, strict=True
-    ):
-        np.save(source / f"{person}.npy", matrix)
-    people.participants.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    ids = cohort.participants["participant_id"]
+    for participant, matrix in zip(ids, cohort.connectivity, strict=True):
+        np.save(source / f"{participant}.npy", matrix)
+    cohort.participants.to_csv(table, sep="\t", index=False)
     config.write_text(yaml.safe_dump(experiment_config()))
-    reading = [
-        str(source),
-        "--parcellation",
-        REGIONS,
-        "--participants",
-        str(folder / "participants.tsv"),
-        "--jobs",
-        "2",
-    ]
-    training = [part for setting in TRAINING for part in ("--set", setting)]
 
-    def earlier(place: Path) -> None:
-        people.subset(np.arange(PEOPLE // 2)).save(place / "out")
-
-    def evaluate(place: Path, folds: int = 3) -> list[str]:
+    def ingest(place: Path) -> list[str]:
         return [
-            *(
-                "evaluate",
-                str(cohort),
-                "--targets",
-                "p_factor,null",
-                "--features",
-                "raw,pca",
-                "--n-folds",
-                str(folds),
-            ),
-            *("--n-bootstrap", "50", "--n-permutations", "5", "--out", str(place / "out")),
-        ]
+            "ingest", str(source), str(place / "out"), "--parcellation", REGIONS,
+            "--participants", str(table), "--jobs", "2",
+        ]  # fmt: skip
 
-    def evaluated(place: Path) -> None:
-        """An older evaluation, with other folds, lies where the new one goes."""
+    def pretrain(place: Path) -> list[str]:
+        words = [
+            "pretrain", str(cohort_folder), "--out", str(place / "out"), "--preset", "small",
+            "--device", "cpu", "--resume",
+        ]  # fmt: skip
+        for setting in TRAINING:
+            words += ["--set", setting]
+        return words
+
+    def evaluate(place: Path, n_folds: int = 3) -> list[str]:
+        return [
+            "evaluate", str(cohort_folder), "--targets", "p_factor,null", "--features", "raw,pca",
+            "--n-folds", str(n_folds), "--n-bootstrap", "50", "--n-permutations", "5",
+            "--out", str(place / "out"),
+        ]  # fmt: skip
+
+    def experiment(place: Path) -> list[str]:
+        return ["experiment", str(config), "--out", str(place / "out"), "--jobs", "1"]
+
+    def put_older_cohort(place: Path) -> None:
+        """Put a cohort of half of the participants where the new one goes."""
+        cohort.subset(np.arange(N_PARTICIPANTS // 2)).save(place / "out")
+
+    def put_older_evaluation(place: Path) -> None:
+        """Put an evaluation with other folds where the new one goes."""
         older = folder / "older"
         if not older.is_dir():
             with without_figures():
-                CliRunner().invoke(app, evaluate(older, folds=2), catch_exceptions=False)
+                CliRunner().invoke(app, evaluate(older, n_folds=2), catch_exceptions=False)
         shutil.copytree(older / "out", place / "out")
 
+    def ingest_over(place: Path) -> list[str]:
+        return [*ingest(place), "--overwrite"]
+
     return [
-        Case("ingest", lambda place: ["ingest", reading[0], str(place / "out"), *reading[1:]]),
-        Case(
-            "pretrain",
-            lambda place: [
-                *(
-                    "pretrain",
-                    str(cohort),
-                    "--out",
-                    str(place / "out"),
-                    "--preset",
-                    "small",
-                    "--device",
-                    "cpu",
-                ),
-                *("--resume", *training),
-            ],
-        ),
+        Case("ingest", ingest),
+        Case("pretrain", pretrain),
         Case("evaluate", evaluate),
-        Case("evaluate again", evaluate, evaluated),
-        Case(
-            "experiment",
-            lambda place: ["experiment", str(config), "--out", str(place / "out"), "--jobs", "1"],
-        ),
-        Case(
-            "ingest --overwrite",
-            lambda place: ["ingest", reading[0], str(place / "out"), *reading[1:], "--overwrite"],
-            earlier,
-        ),
+        Case("evaluate again", evaluate, put_older_evaluation),
+        Case("experiment", experiment),
+        Case("ingest --overwrite", ingest_over, put_older_cohort),
     ]
 
 
@@ -174,19 +158,21 @@ def experiment_config() -> dict[str, object]:
     }
 
 
-def measure(case: Case, folder: Path, warm: Warm) -> None:
+def measure_undisturbed(case: Case, folder: Path, warm: Warm) -> None:
     """Run a command undisturbed, for its results, its time and the number of its file operations."""
-    place = prepared(case, folder / f"undisturbed {case.name}")
+    place = make_place(case, folder / f"undisturbed {case.name}")
     if (place / "out").is_dir():
-        case.old = compared(place / "out")
-    ended = warm.run(case.arguments(place), place / "log", watch=place)
-    if ended.code:
-        raise RuntimeError(f"{case.name} failed undisturbed: {ended.output}")
-    case.seconds, case.events, case.result = ended.seconds, ended.events, compared(place / "out")
+        case.old = comparable_content(place / "out")
+    end = warm.run(case.arguments(place), place / "log", watch=place)
+    if end.code:
+        raise RuntimeError(f"{case.name} failed undisturbed: {end.output}")
+    case.seconds = end.seconds
+    case.events = end.events
+    case.result = comparable_content(place / "out")
 
 
-def prepared(case: Case, place: Path) -> Path:
-    """A folder with what the case needs in it."""
+def make_place(case: Case, place: Path) -> Path:
+    """Make a folder with what the case needs in it."""
     place.mkdir()
     case.before(place)
     return place
@@ -195,46 +181,47 @@ def prepared(case: Case, place: Path) -> Path:
 def kill_once(
     case: Case, place: Path, warm: Warm, moments: random.Random, at_operation: bool, from_cold: bool
 ) -> Kill:
-    """Start, kill, look at what is there, start again, compare."""
-    prepared(case, place)
+    """Start a command, kill it, check what is there, start it again, and compare the results."""
+    make_place(case, place)
     log = place.with_suffix(".log")
     arguments = case.arguments(place)
     troubles: list[str] = []
     if from_cold:
-        ended, running = killed_in_time(
-            cold(arguments, log), moments.uniform(0.5, 3.0 + case.seconds)
-        )
+        seconds = moments.uniform(0.5, 3.0 + case.seconds)
+        end = kill_after(start_cold(arguments, log), seconds)
     elif at_operation:
-        running = warm.start(arguments, log, watch=place, die_at=moments.randint(1, case.events))
-        ended = running.end()
-        troubles += (
-            []
-            if ended.code == -9
-            else [f"it was to die at a file operation and ended with {ended.code}"]
-        )
+        die_at = moments.randint(1, case.events)
+        end = warm.start(arguments, log, watch=place, die_at=die_at).wait()
+        if end.code != -9:
+            troubles.append(f"it was to die at a file operation and ended with {end.code}")
     else:
         alone = moments.random() < 1 / 3
         running = warm.start(arguments, log)
-        ended, running = killed_in_time(running, moments.uniform(0.0, case.seconds), alone)
-        if not all_gone(running.pid):
+        end = kill_after(running, moments.uniform(0.0, case.seconds), alone)
+        if not group_has_ended(running.pid):
             troubles.append("a process that it had started did not end")
             running.kill()
-    when = "after" if ended.code >= 0 else "during" if has_begun(place, case) else "before"
-    troubles += half_written(case, place / "out")
-    again = cold(arguments, log).end() if from_cold else warm.run(arguments, log)
-    troubles += not_the_same(case, place, again, finished=ended.code == 0)
+    if end.code >= 0:
+        when = "after"
+    elif has_begun(place, case):
+        when = "during"
+    else:
+        when = "before"
+    troubles += faults_after_kill(case, place / "out")
+    second_end = start_cold(arguments, log).wait() if from_cold else warm.run(arguments, log)
+    troubles += faults_of_second_attempt(case, place, second_end, had_finished=end.code == 0)
     return Kill(case.name, when, troubles)
 
 
-def killed_in_time(running: Running, seconds: float, alone: bool = False) -> tuple[Ended, Running]:
-    """Kill a command some seconds after its start."""
+def kill_after(running: Running, seconds: float, alone: bool = False) -> Ended:
+    """Kill a command some seconds after its start, with all that it started or alone."""
     time.sleep(seconds)
     running.kill(whole_group=not alone)
-    return running.end(), running
+    return running.wait()
 
 
-def all_gone(group: int, patience: float = 300.0) -> bool:
-    """Whether every process of the group has ended."""
+def group_has_ended(group: int, patience: float = 300.0) -> bool:
+    """Wait until every process of the group has ended; False if that takes too long."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         try:
@@ -247,73 +234,67 @@ def all_gone(group: int, patience: float = 300.0) -> bool:
 
 def has_begun(place: Path, case: Case) -> bool:
     """Whether the command has left a trace: a file, a draft or a lock that was not there before."""
-    found = {
-        str(file.relative_to(place / "out"))
-        for file in (place / "out").rglob("*")
-        if file.is_file()
-    }
-    return bool(found - set(case.old)) or any(
-        entry.name.startswith(".") for entry in place.iterdir()
-    )
+    out = place / "out"
+    files = {str(file.relative_to(out)) for file in out.rglob("*") if file.is_file()}
+    has_new_files = bool(files - set(case.old))
+    return has_new_files or any(entry.name.startswith(".") for entry in place.iterdir())
 
 
-def half_written(case: Case, out: Path) -> list[str]:
+def faults_after_kill(case: Case, out: Path) -> list[str]:
     """What is wrong with the files that a reader would see after the kill."""
-    troubles = [f"{name}: {why}" for name, why in unreadable(out)]
-    if case.name.startswith("ingest"):  # a cohort is there whole, old or new, or not at all
-        there = compared(out) if out.is_dir() else {}
-        set_aside = any(entry.suffix == ".old" for entry in out.parent.iterdir())
-        if (
-            there not in ([case.old, case.result] if case.old else [{}, case.result])
-            and not set_aside
-        ):
-            troubles.append(
-                f"the folder holds {len(there)} files that are neither the old nor the new cohort"
-            )
+    troubles = [f"{name}: {reason}" for name, reason in incomplete_files(out)]
+    if not case.name.startswith("ingest"):
+        return troubles
+    # A cohort is there completely, old or new, or not at all.
+    content = comparable_content(out) if out.is_dir() else {}
+    allowed = [case.old, case.result] if case.old else [{}, case.result]
+    is_set_aside = any(entry.suffix == ".old" for entry in out.parent.iterdir())
+    if content not in allowed and not is_set_aside:
+        troubles.append(
+            f"the folder holds {len(content)} files that are neither the old nor the new cohort"
+        )
     return troubles
 
 
-def not_the_same(case: Case, place: Path, again: Ended, finished: bool) -> list[str]:
+def faults_of_second_attempt(case: Case, place: Path, end: Ended, had_finished: bool) -> list[str]:
     """How the second attempt differs from an undisturbed one."""
-    if case.name == "ingest" and finished:
-        return (
-            []
-            if again.code == 1 and "already exists" in again.output
-            else ["a finished ingest was not refused"]
-        )
-    if case.name == "ingest" and again.code == 1 and "already exists" in again.output:
-        again = again._replace(code=0)  # it had taken its name: the kill came after its last rename
-    if again.code:
-        return [
-            f"the same command again ended with {again.code}: {again.output.strip().splitlines()[-1:]}"
-        ]
-    found = compared(place / "out")
-    differing = sorted(
-        name
-        for name in found.keys() | case.result.keys()
-        if found.get(name) != case.result.get(name)
-    )
+    is_refused = end.code == 1 and "already exists" in end.output
+    if case.name == "ingest" and had_finished:
+        return [] if is_refused else ["a finished ingest was not refused"]
+    # If an ingest is refused here, the kill came after its last rename: the cohort is there.
+    if end.code and not (case.name == "ingest" and is_refused):
+        last_line = end.output.strip().splitlines()[-1:]
+        return [f"the same command again ended with {end.code}: {last_line}"]
+    content = comparable_content(place / "out")
+    names = sorted(content.keys() | case.result.keys())
+    differing = [name for name in names if content.get(name) != case.result.get(name)]
     troubles = [f"{name} differs from the undisturbed run" for name in differing]
-    if "Traceback" in again.output:
+    if "Traceback" in end.output:
         troubles.append("a traceback was shown")
-    return troubles + [f"{name} was left behind" for name in debris(place)]
+    return troubles + [f"{name} was left behind" for name in leftover_files(place)]
 
 
-def report(kills: list[Kill], cases: list[Case]) -> list[Promise]:
-    """One row, with where the kills fell."""
-    when = Counter(kill.when for kill in kills)
-    by_case = Counter(kill.case for kill in kills)
-    spread = ", ".join(f"{count} {name}" for name, count in by_case.items())
-    troubles = [f"{kill.case}: {trouble}" for kill in kills for trouble in kill.troubles]
-    said = "; ".join(troubles[:4]) + (f" and {len(troubles) - 4} more" if len(troubles) > 4 else "")
-    files = sum(len(case.result) for case in cases)
+def make_promises(kills: list[Kill], cases: list[Case]) -> list[Promise]:
+    """One row: how many kills there were, when they fell, and what was wrong."""
+    n_when = Counter(kill.when for kill in kills)
+    n_by_case = Counter(kill.case for kill in kills)
+    spread = ", ".join(f"{count} {name}" for name, count in n_by_case.items())
+    n_files = sum(len(case.result) for case in cases)
+    measured = (
+        f"{len(kills)} kills ({spread}): {n_when['before']} before real work, "
+        f"{n_when['during']} during and {n_when['after']} after it; {n_files} result files compared"
+    )
+    troubles = []
+    for kill in kills:
+        troubles += [f"{kill.case}: {trouble}" for trouble in kill.troubles]
+    measured = with_troubles(measured, troubles, at_most=4)
+    if len(troubles) > 4:
+        measured += f" and {len(troubles) - 4} more"
     return [
         Promise(
-            "killed (-9) at any moment, the same command again ends well, with the results of an undisturbed run, and "
-            "nothing half written is seen under its final name in between",
-            f"{len(kills)} kills ({spread}): {when['before']} before real work, {when['during']} during and "
-            f"{when['after']} after it; {files} result files compared"
-            + (f"; {said}" if said else ""),
-            not troubles and when["during"] > 0,
+            "after a kill (-9) at any moment, the same command run again ends well, with the results "
+            "of an undisturbed run; in between, no half-written file has its final name",
+            measured,
+            not troubles and n_when["during"] > 0,
         )
     ]

@@ -1,7 +1,8 @@
-"""Disks that are full and folders that cannot be written to: a sentence, nothing destroyed, and on it goes with space.
+"""Full disks and read-only folders: one sentence, nothing destroyed, and it works once there is space.
 
-On file systems in memory (tmpfs), filled but for a few kilobytes or mounted read-only, which root may mount. Where that
-is not allowed nothing is tried, and the promise does not count as kept.
+The disks are file systems in memory (tmpfs), filled but for a few kilobytes or mounted read-only,
+which root may mount. Where that is not allowed nothing is tried, and the promise does not count as
+kept.
 """
 
 import os
@@ -13,130 +14,134 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torture._processes import Ended, Warm
-from torture._results import compared, debris, unreadable
+from torture._results import comparable_content, incomplete_files, leftover_files
 from torture.crash import Case, make_cases
-from torture.promise import Promise
+from torture.promise import Promise, with_troubles
 
 SPARE = 24 * 1024  # bytes that a full disk has left: enough to begin, too few to finish
-SPARE_FOR = {"embed": 4096}  # its file is a small one
+SPARE_FOR = {"embed": 4096}  # it writes a small file
 
 
 class Trial(NamedTuple):
-    """What a command did on a bad disk and after."""
+    """What was wrong when a command ran on a bad disk, and after."""
 
     name: str
     troubles: list[str]
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
-    """The short form leaves out pretrain and experiment."""
+    """Run every command on both kinds of disk; the short form has ingest, embed and evaluate."""
     cases = disk_cases(folder)
     if short:
         cases = [case for case in cases if case.name in ("ingest", "embed", "evaluate")]
     with Warm() as warm:
-        trained(cases, folder, warm)
+        run_undisturbed(cases, folder, warm)
         if not can_mount(folder / "try"):
-            return [
-                Promise(
-                    "a full disk or a read-only folder",
-                    "not tried: this user may not mount a tmpfs",
-                    False,
-                )
-            ]
-        full = [on_a_full_disk(case, folder, warm) for case in cases]
-        locked = [on_a_read_only_one(case, folder, warm) for case in cases]
+            reason = "not tried: this user may not mount a tmpfs"
+            return [Promise("a full disk or a read-only folder", reason, False)]
+        on_full = [try_full_disk(case, folder, warm) for case in cases]
+        on_read_only = [try_read_only_folder(case, folder, warm) for case in cases]
     return [
-        said("a full disk", "the command goes on when there is space", full),
-        said("a read-only folder", "the command works once it may write", locked),
+        make_promise("a full disk", "the command continues when there is space", on_full),
+        make_promise("a read-only folder", "the command works once it may write", on_read_only),
     ]
 
 
 def disk_cases(folder: Path) -> list[Case]:
     """The commands of the crash torture and `embed`."""
     cases = [case for case in make_cases(folder) if case.name != "ingest --overwrite"]
-    model, cohort = folder / "model", folder / "cohort"
-    embed = Case(
-        "embed",
-        lambda place: ["embed", str(model), str(cohort), str(place / "out" / "embedding.tsv")],
-    )
-    return [*cases, embed]
+    model = folder / "model"
+    cohort = folder / "cohort"
+
+    def embed(place: Path) -> list[str]:
+        return ["embed", str(model), str(cohort), str(place / "out" / "embedding.tsv")]
+
+    return [*cases, Case("embed", embed)]
 
 
-def trained(cases: list[Case], folder: Path, warm: Warm) -> None:
-    """Run everything once where there is space; the trained model serves `embed`."""
+def run_undisturbed(cases: list[Case], folder: Path, warm: Warm) -> None:
+    """Run everything once where there is space; `embed` uses the model that is trained first."""
     training = [
-        *("--out", str(folder / "model"), "--preset", "small", "--device", "cpu", "--set", "dim=16")
-    ]
-    training += ["--set", "depth=1", "--set", "heads=2", "--set", "epochs=1"]
-    warm.run(["pretrain", str(folder / "cohort"), *training], folder / "log")
+        "pretrain", str(folder / "cohort"), "--out", str(folder / "model"), "--preset", "small",
+        "--device", "cpu", "--set", "dim=16", "--set", "depth=1", "--set", "heads=2",
+        "--set", "epochs=1",
+    ]  # fmt: skip
+    warm.run(training, folder / "log")
     for case in cases:
         place = folder / f"undisturbed {case.name}"
         place.mkdir()
-        ended = warm.run(case.arguments(place), place / "log")
-        if ended.code:
-            raise RuntimeError(f"{case.name} failed undisturbed: {ended.output}")
-        case.result = compared(place / "out")
+        end = warm.run(case.arguments(place), place / "log")
+        if end.code:
+            raise RuntimeError(f"{case.name} failed undisturbed: {end.output}")
+        case.result = comparable_content(place / "out")
 
 
-def on_a_full_disk(case: Case, folder: Path, warm: Warm) -> Trial:
-    """Fill the disk, try, make space, try again."""
+def try_full_disk(case: Case, folder: Path, warm: Warm) -> Trial:
+    """Fill the disk, run the command, make space, run it again."""
     place = folder / f"full {case.name}"
     with mounted(place, "64m"):
         (place / "precious.txt").write_text("written before\n")
         filler = fill(place, SPARE_FOR.get(case.name, SPARE))
         failed = warm.run(case.arguments(place), folder / "log")
-        troubles = not_clear(failed) + harmed(place)
+        troubles = faults_of_failure(failed) + faults_of_files(place)
         filler.unlink()
-        troubles += not_finished(case, place, warm.run(case.arguments(place), folder / "log"))
+        second_end = warm.run(case.arguments(place), folder / "log")
+        troubles += faults_of_second_attempt(case, place, second_end)
     return Trial(case.name, troubles)
 
 
-def on_a_read_only_one(case: Case, folder: Path, warm: Warm) -> Trial:
-    """Forbid writing, try, allow it, try again."""
+def try_read_only_folder(case: Case, folder: Path, warm: Warm) -> Trial:
+    """Forbid writing, run the command, allow writing, run it again."""
     place = folder / f"read-only {case.name}"
     with mounted(place, "64m"):
         (place / "precious.txt").write_text("written before\n")
         mount("-o", "remount,ro", str(place))
         failed = warm.run(case.arguments(place), folder / "log")
-        troubles = not_clear(failed) + harmed(place)
+        troubles = faults_of_failure(failed) + faults_of_files(place)
         mount("-o", "remount,rw", str(place))
-        troubles += not_finished(case, place, warm.run(case.arguments(place), folder / "log"))
+        second_end = warm.run(case.arguments(place), folder / "log")
+        troubles += faults_of_second_attempt(case, place, second_end)
     return Trial(case.name, troubles)
 
 
-def not_clear(ended: Ended) -> list[str]:
-    """What is wrong with how a command failed: it should end with 1 and one sentence that names a path and a reason."""
-    lines = [line for line in ended.output.splitlines() if line.startswith("nerve: ")]
-    troubles = (
-        [] if ended.code == 1 else [f"it ended with {ended.code}: {ended.output.strip()[-200:]}"]
-    )
-    if "Traceback" in ended.output:
-        troubles.append(f"a traceback was shown: {ended.output.strip().splitlines()[-1]}")
-    if ended.code == 1 and not any(
-        re.search(r"No space left|Read-only file system", line) for line in lines
-    ):
-        troubles.append(f"the sentence does not say why: {ended.output.strip()[-200:]!r}")
+def faults_of_failure(end: Ended) -> list[str]:
+    """What is wrong with how a command failed.
+
+    It should end with 1 and one sentence that names a path and a reason.
+    """
+    troubles = []
+    if end.code != 1:
+        troubles.append(f"it ended with {end.code}: {end.output.strip()[-200:]}")
+    if "Traceback" in end.output:
+        troubles.append(f"a traceback was shown: {end.output.strip().splitlines()[-1]}")
+    sentences = [line for line in end.output.splitlines() if line.startswith("nerve: ")]
+    reasons = r"No space left|Read-only file system"
+    if end.code == 1 and not any(re.search(reasons, sentence) for sentence in sentences):
+        troubles.append(f"the sentence does not say why: {end.output.strip()[-200:]!r}")
     return troubles
 
 
-def harmed(place: Path) -> list[str]:
-    """What is wrong with what was there before, or is visible now."""
-    troubles = [f"{name} is not whole: {why}" for name, why in unreadable(place / "out")]
+def faults_of_files(place: Path) -> list[str]:
+    """What is wrong with the files that were there before, or that are visible now."""
+    out = place / "out"
+    troubles = [f"{name} is incomplete: {reason}" for name, reason in incomplete_files(out)]
     if (place / "precious.txt").read_text() != "written before\n":
         troubles.append("a file that was there before has changed")
     return troubles
 
 
-def not_finished(case: Case, place: Path, again: Ended) -> list[str]:
+def faults_of_second_attempt(case: Case, place: Path, end: Ended) -> list[str]:
     """How the second attempt differs from one where there always was space."""
-    if again.code:
-        return [f"with space it ended with {again.code}: {again.output.strip()[-200:]}"]
-    troubles = [] if compared(place / "out") == case.result else ["with space the results differ"]
-    return troubles + [f"{name} was left behind" for name in debris(place)]
+    if end.code:
+        return [f"with space it ended with {end.code}: {end.output.strip()[-200:]}"]
+    troubles = [f"{name} was left behind" for name in leftover_files(place)]
+    if comparable_content(place / "out") != case.result:
+        troubles.insert(0, "with space the results differ")
+    return troubles
 
 
 def fill(place: Path, spare: int) -> Path:
-    """A file that leaves only so many bytes of the disk."""
+    """Write a file that leaves only so many bytes of the disk, and return it."""
     filler = place / "filler.bin"
     with open(filler, "wb") as stream:
         free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
@@ -146,7 +151,7 @@ def fill(place: Path, spare: int) -> Path:
 
 @contextmanager
 def mounted(place: Path, size: str) -> Iterator[None]:
-    """A small file system in memory, for the time of the block."""
+    """Mount a small file system in memory, for the time of the block."""
     place.mkdir()
     mount("-t", "tmpfs", "-o", f"size={size}", "nerve-torture", str(place))
     try:
@@ -165,17 +170,19 @@ def can_mount(place: Path) -> bool:
 
 
 def mount(*arguments: str) -> None:
-    """Call mount."""
+    """Run the command `mount`."""
     subprocess.run(["mount", *arguments], capture_output=True, check=True)
 
 
-def said(what: str, then: str, trials: list[Trial]) -> Promise:
-    """The row of one kind of disk."""
-    troubles = [f"{trial.name}: {trouble}" for trial in trials for trouble in trial.troubles]
+def make_promise(fault: str, remedy: str, trials: list[Trial]) -> Promise:
+    """The row of one sort of bad disk."""
+    troubles = []
+    for trial in trials:
+        troubles += [f"{trial.name}: {trouble}" for trouble in trial.troubles]
     names = ", ".join(trial.name for trial in trials)
+    measured = f"tmpfs; {names}: exit 1 with the reason, then the results of an undisturbed run"
     return Promise(
-        f"{what} is said in one sentence, nothing that was there is harmed, and {then}",
-        f"tmpfs; {names}: exit 1 with the reason, then the results of an undisturbed run"
-        + "".join(f"; {trouble}" for trouble in troubles[:4]),
+        f"{fault} is reported in one sentence, existing files are not harmed, and {remedy}",
+        with_troubles(measured, troubles, at_most=4),
         not troubles,
     )

@@ -1,6 +1,6 @@
-"""Cohorts that grow: ingested from chunks, embedded and evaluated, with the time and the peak memory of each step.
+"""Time and peak memory of ingest, embedding and evaluation, for cohorts of growing size.
 
-python -m torture load                                1,000, 4,000, 10,000 and 40,000 people (13 GB of disk)
+python -m torture load                                1,000, 4,000, 10,000 and 40,000 participants (13 GB)
 python -m torture.load 1000 20000 --folder SCRATCH    any sizes
 """
 
@@ -16,79 +16,81 @@ from typing import Any
 from torture._processes import ENVIRONMENT
 from torture.promise import Promise
 
-LIMIT = 20.0  # GiB resident
+LIMIT = 20.0  # GiB of resident memory
 SIZES = (1_000, 4_000, 10_000, 40_000)
-BYTES = 400 * 400 * 2  # of a person in the store
+BYTES = 400 * 400 * 2  # per participant in the store
 MOST_RAW = 1_000  # participants whose raw FC is evaluated too
 TIMEOUT = 3600
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
-    """The short form has 120 people, all steps in one process and a bound of 1.2 GiB."""
+    """Measure all sizes; the short form has 120 participants, one process and 1.2 GiB."""
     if short:
         place = folder / "120"
         place.mkdir()
-        return [row(120, {"all": one_step("ingest,train,embed,evaluate", place, 120, seed)}, 1.2)]
-    return grow(folder, SIZES, seed, LIMIT, raw_up_to=MOST_RAW)
+        all_steps = measure_step("ingest,train,embed,evaluate", place, 120, seed)
+        return [promise_of(120, {"all": all_steps}, 1.2)]
+    return measure_sizes(folder, SIZES, seed, LIMIT, raw_up_to=MOST_RAW)
 
 
-def grow(
+def measure_sizes(
     folder: Path, sizes: tuple[int, ...], seed: int, limit: float, raw_up_to: float
 ) -> list[Promise]:
-    """A row for each size."""
+    """Measure every step at each size; one promise per size."""
     promises = []
     for n in sizes:
         if shutil.disk_usage(folder).free < 1.2 * n * BYTES:
-            promises.append(
-                Promise(
-                    PROMISED.format(n, limit), f"not tried: {n * BYTES / 1e9:.0f} GB of disk", False
-                )
-            )
+            measured = f"not tried: {n * BYTES / 1e9:.0f} GB of disk are needed"
+            promises.append(Promise(PROMISED.format(n, limit), measured, False))
             continue
         place = folder / str(n)
         place.mkdir(parents=True)
-        steps = (
-            ["ingest"] + ([] if (folder / "model").is_dir() else ["train"]) + ["embed", "evaluate"]
-        )
-        steps += ["raw"] if n <= raw_up_to else []
-        found: dict[str, Any] = {}
+        steps = ["ingest"]
+        if not (folder / "model").is_dir():
+            steps.append("train")
+        steps += ["embed", "evaluate"]
+        if n <= raw_up_to:
+            steps.append("raw")
+        results: dict[str, Any] = {}
         for step in steps:
-            found[step] = one_step(step, place, n, seed)
-            print(f"  {n} {step}: {json.dumps(found[step])}", file=sys.stderr, flush=True)
+            results[step] = measure_step(step, place, n, seed)
+            print(f"  {n} {step}: {json.dumps(results[step])}", file=sys.stderr, flush=True)
         shutil.rmtree(place)  # made here, a few lines above
-        promises.append(row(n, found, limit))
+        promises.append(promise_of(n, results, limit))
     return promises
 
 
-def one_step(step: str, place: Path, n: int, seed: int) -> dict[str, Any]:
-    """A step, or several with commas between, in a process of its own; what went wrong under "error"."""
+def measure_step(step: str, place: Path, n: int, seed: int) -> dict[str, Any]:
+    """Run a step, or several separated by commas, in a process of its own.
+
+    Returns what the step measured, or what went wrong under "error".
+    """
     command = [sys.executable, "-m", "torture._load_steps", step, str(place), str(n), str(seed)]
-    path = ":".join(entry for entry in sys.path if entry)
-    environment = {key: value for key, value in ENVIRONMENT.items() if key != "OMP_NUM_THREADS"} | {
-        "PYTHONPATH": path
-    }
-    done = subprocess.run(
+    environment = {key: value for key, value in ENVIRONMENT.items() if key != "OMP_NUM_THREADS"}
+    environment["PYTHONPATH"] = ":".join(entry for entry in sys.path if entry)
+    process = subprocess.run(
         command, capture_output=True, text=True, env=environment, timeout=TIMEOUT, check=False
     )
-    if done.returncode:
-        return {"error": f"ended with {done.returncode}: {done.stderr.strip()[-300:]}"}
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    if process.returncode:
+        return {"error": f"ended with {process.returncode}: {process.stderr.strip()[-300:]}"}
+    return dict(json.loads(process.stdout.strip().splitlines()[-1]))
 
 
-def row(n: int, found: dict[str, Any], limit: float) -> Promise:
-    """Time and memory of every step at one size."""
-    errors = [f"{step} {one['error']}" for step, one in found.items() if "error" in one]
-    good = {step: one for step, one in found.items() if "error" not in one}
-    said = [
-        f"{NAMES[step]} {one['seconds']:.0f} s, {one['gibibytes']:.1f} GiB"
-        for step, one in good.items()
+def promise_of(n: int, results: dict[str, Any], limit: float) -> Promise:
+    """Time and memory of every step at one size, as a row of the table."""
+    errors = [f"{step} {result['error']}" for step, result in results.items() if "error" in result]
+    finished = {step: result for step, result in results.items() if "error" not in result}
+    correlations = {step: result["r"] for step, result in finished.items() if "r" in result}
+    costs = [
+        f"{NAMES[step]} {result['seconds']:.0f} s, {result['gibibytes']:.1f} GiB"
+        for step, result in finished.items()
     ]
-    said += [f"r from {NAMES[step]} {one['r']:.2f}" for step, one in good.items() if "r" in one]
-    peak = max((one["gibibytes"] for one in good.values()), default=float("inf"))
-    predicts = all(one["r"] > 0.2 for one in good.values() if "r" in one)
+    scores = [f"r from {NAMES[step]} {r:.2f}" for step, r in correlations.items()]
+    peak = max((result["gibibytes"] for result in finished.values()), default=float("inf"))
+    predicts = all(r > 0.2 for r in correlations.values())
     return Promise(
         PROMISED.format(n, limit),
-        "; ".join(said + errors),
+        "; ".join(costs + scores + errors),
         not errors and peak <= limit and predicts,
     )
 
@@ -114,10 +116,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-raw", action="store_true", help="leave out raw FC")
     options = parser.parse_args()
+    raw_up_to = 0 if options.no_raw else float("inf")
     with tempfile.TemporaryDirectory(prefix="nerve-load-", dir=options.folder) as scratch:
-        most = 0 if options.no_raw else float("inf")
-        for promise in grow(Path(scratch), tuple(options.sizes), options.seed, LIMIT, most):
-            print(
-                f"{'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}",
-                flush=True,
-            )
+        sizes = tuple(options.sizes)
+        for promise in measure_sizes(Path(scratch), sizes, options.seed, LIMIT, raw_up_to):
+            verdict = "kept  " if promise.kept else "BROKEN"
+            print(f"{verdict} {promise.promise}: {promise.measured}", flush=True)

@@ -1,6 +1,7 @@
-"""People whose ids, dates and files carry a mark, through every command: where does the mark come out?
+"""Participants whose ids, dates and files carry a mark, through every command: where does it come out?
 
-Tables of people hold ids by design (`OF_PEOPLE`); everything else that a command writes or says may be shared.
+Tables of participants hold ids by design (`OF_PARTICIPANTS`). Everything else that a command writes
+or prints may be shared.
 """
 
 import multiprocessing
@@ -11,6 +12,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +23,27 @@ from safetensors.numpy import load_file
 
 from nerve.cli import main
 from nerve.data.cohort import Cohort
-from torture.promise import Promise
+from torture.promise import Promise, with_troubles
 
-N, R = 40, 12
-MARK, DATE = (
-    "ZQX",
-    "1987-06-05",
-)  # ids and folders begin with the one, everyone was scanned on the other
+N = 40  # participants
+R = 12  # regions
+MARK = "ZQX"  # ids and folders begin with it
+DATE = "1987-06-05"  # everyone was scanned on this day
 NUMBER = 914270000  # every second id is a number from here on
-# what holds ids by design: the cohort itself and tables with one row a person
-OF_PEOPLE = (
+# What holds ids by design: the cohort itself, tables with one row per participant, and the record
+# of a failed run, which names whose data were at fault. The report of such a run names nobody.
+OF_PARTICIPANTS = (
     "cohort/*",
     "broken/*",
     "embeddings.tsv",
     "*/predictions.tsv",
     "*/folds.tsv",
     "*/parts/*",
+    "failed/runs.tsv",
+    "failed/runs/*/manifest.json",
 )
-# the record of a run that failed names whose data were at fault; the report of it does not
-OF_PEOPLE += ("failed/runs.tsv", "failed/runs/*/manifest.json")
-# records of where the cohorts are, so that work can go on and reports find them: folders, but nobody's id or date
+# Records of where the cohorts are, so that work can continue and reports find them. They hold
+# folders, but no id or date.
 OF_PATHS = (
     "evaluated/inputs.json",
     "evaluated/experiment.yaml",
@@ -51,71 +54,83 @@ METHOD = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 16}
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
-    """Every command at its defaults, then a search of all that was written and said."""
+    """Run every command at its defaults, then search all that was written and printed."""
     began = time.perf_counter()
     home = folder / f"{MARK}home of mine"  # with blanks, as many folders have them
-    source, work = home / f"{MARK}study two", home / f"{MARK}work"
+    source = home / f"{MARK}study two"
+    work = home / f"{MARK}work"
     work.mkdir(parents=True)
-    write_people(source, seed)
-    said = run_commands(commands(source, work, short), work)
-    refused = run_commands(failing(work), work)  # says whose data are at fault, as it should
-    found = {}
-    for file in files(work):
+    write_source(source, seed)
+    output = run_commands(commands(source, work, short), work)
+    # Its output may name participants: it says whose data are at fault.
+    output_of_failing = run_commands(failing_commands(work), work)
+    marks_by_file = {}
+    for file in written_files(work):
         name = str(file.relative_to(work))
-        found[name] = list(marks(readable(file), home, folders=name not in OF_PATHS))
-    shared = {name: hits for name, hits in found.items() if not of_people(name)}
-    leaks = [f"{name} holds {hits[0]!r}" for name, hits in shared.items() if hits]
-    spoken = sorted(set(marks(said, home, folders=False)))
-    failed = [line for line in said.splitlines() if line.startswith("ended with")]
-    lines = len(said.splitlines())
-    checked = sum(bool(hits) for name, hits in found.items() if of_people(name))
+        marks = find_marks(searchable_text(file), home, folders=name not in OF_PATHS)
+        marks_by_file[name] = list(marks)
+    leaks = []
+    n_shared = 0
+    n_with_ids = 0
+    for name, marks in marks_by_file.items():
+        if is_of_participants(name):
+            n_with_ids += bool(marks)
+            continue
+        n_shared += 1
+        if marks:
+            leaks.append(f"{name} holds {marks[0]!r}")
+    marks_in_output = sorted(set(find_marks(output, home, folders=False)))
+    failures = [line for line in output.splitlines() if line.startswith("ended with")]
+    n_lines = len(output.splitlines())
     measured = (
-        f"{len(shared)} files searched in {time.perf_counter() - began:.0f} s; "
-        f"{checked} tables of participants do hold ids, as they should"
+        f"{n_shared} files searched in {time.perf_counter() - began:.0f} s; "
+        f"{n_with_ids} tables of participants do hold ids, as they should"
     )
+    has_failed = "ended with 1" in output_of_failing
     return [
         Promise(
             "Reports, tables of results, figures, models and records name no participant, date or folder",
-            "; ".join([measured, *leaks[:10], *failed]),
-            not leaks and not failed and checked > 3 and "ended with 1" in refused,
+            with_troubles(measured, [*leaks[:10], *failures]),
+            not leaks and not failures and n_with_ids > 3 and has_failed,
         ),
         Promise(
-            "What the commands say when all is well names no participant or date",
-            f"{lines} lines" + "".join(f"; says {word!r}" for word in spoken[:5]),
-            not spoken and lines > 10,
+            "The output of commands that succeed names no participant or date",
+            with_troubles(f"{n_lines} lines", [f"says {word!r}" for word in marks_in_output[:5]]),
+            not marks_in_output and n_lines > 10,
         ),
-        recognised(work),
+        recognition_promise(work),
     ]
 
 
-def recognised(work: Path) -> Promise:
-    """Look for each participant's FC in every array of every model folder, and in what is left of two means."""
+def recognition_promise(work: Path) -> Promise:
+    """Look for each participant's FC in every array of every model, and in differences of arrays."""
     cohort = Cohort.load(work / "cohort")
-    above = np.triu_indices(cohort.n_regions, 1)
-    people = np.stack([np.asarray(one)[above] for one in cohort.connectivity])
-    troubles, n_arrays = [], 0
+    rows, columns = np.triu_indices(cohort.n_regions, 1)
+    n_pairs = len(rows)
+    fc = np.stack([np.asarray(matrix)[rows, columns] for matrix in cohort.connectivity])
+    troubles = []
+    n_arrays = 0
     for model in (path.parent for path in sorted(work.rglob("model.safetensors"))):
-        vectors = {}
+        vectors = {}  # what is as long as the FC of a participant
         for name, array in arrays(model):
             n_arrays += 1
             if len(cohort) in array.shape:
                 troubles.append(f"{name} has a row per participant")
-            square = array.shape[-2:] == (cohort.n_regions,) * 2
-            flat = array[..., *above] if square else array
-            if flat.shape[-1:] == above[0].shape:
-                vectors |= {
-                    f"{name} {i}": one for i, one in enumerate(flat.reshape(-1, len(above[0])))
-                }
-        pairs = [
-            (f"{a} less {b}", vectors[a] - vectors[b]) for a in vectors for b in vectors if a < b
-        ]
-        for name, vector in [*vectors.items(), *pairs]:
-            if vector.std() > 0 and np.corrcoef(vector, people)[0, 1:].max() > 0.9:
+            is_matrix = array.shape[-2:] == (cohort.n_regions, cohort.n_regions)
+            values = array[..., rows, columns] if is_matrix else array
+            if values.shape[-1:] == (n_pairs,):
+                for i, vector in enumerate(values.reshape(-1, n_pairs)):
+                    vectors[f"{name} {i}"] = vector
+        differences = {
+            f"{first} less {second}": vectors[first] - vectors[second]
+            for first, second in combinations(sorted(vectors), 2)
+        }
+        for name, vector in (vectors | differences).items():
+            if vector.std() > 0 and np.corrcoef(vector, fc)[0, 1:].max() > 0.9:
                 troubles.append(f"a participant is recognised by {name}")
     return Promise(
         "No participant's FC is in a model folder, nor left when one of its means is subtracted from another",
-        f"{n_arrays} arrays, {len(people)} participants"
-        + "".join(f"; {trouble}" for trouble in troubles[:5]),
+        with_troubles(f"{n_arrays} arrays, {len(fc)} participants", troubles, at_most=5),
         not troubles and n_arrays > 20,
     )
 
@@ -127,41 +142,41 @@ def arrays(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
         if file.suffix == ".safetensors":
             content = load_file(file)
         elif file.suffix in (".npz", ".npy"):
-            opened = np.load(file)
-            content = opened if file.suffix == ".npz" else {"": opened}
+            loaded = np.load(file)
+            content = loaded if file.suffix == ".npz" else {"": loaded}
         for name in content:
-            yield (
-                f"{file.parent.name}/{file.name}:{name}",
-                np.nan_to_num(np.asarray(content[name], float)),
-            )
+            array = np.nan_to_num(np.asarray(content[name], float))
+            yield f"{file.parent.name}/{file.name}:{name}", array
 
 
-def write_people(source: Path, seed: int) -> None:
-    """One matrix a person, whose name and folder are marked, and a table with a date for everyone."""
+def write_source(source: Path, seed: int) -> None:
+    """Write one matrix per participant, with marks in names, and a table with a date for everyone."""
     rng = np.random.default_rng(seed)
     source.mkdir(parents=True)
     ids = [f"{MARK}person{i:03}" if i % 2 else str(NUMBER + i) for i in range(N)]
-    for person in ids:
-        if person == ids[5]:  # cannot be read: left out, with a sentence
-            (source / f"{person}_{DATE}.csv").write_text("1,2\n3\n")
+    for participant in ids:
+        file = source / f"{participant}_{DATE}.csv"
+        if participant == ids[5]:  # cannot be read: left out, with a sentence
+            file.write_text("1,2\n3\n")
             continue
-        np.savetxt(
-            source / f"{person}_{DATE}.csv", np.corrcoef(rng.normal(size=(R, 60))), delimiter=","
-        )
-    pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": list("ABC") * (R // 3)}).to_csv(
-        source.parent / "regions.tsv", sep="\t", index=False
+        np.savetxt(file, np.corrcoef(rng.normal(size=(R, 60))), delimiter=",")
+    regions = pd.DataFrame(
+        {"label": [f"r{i}" for i in range(R)], "network": list("ABC") * (R // 3)}
     )
-    people = pd.DataFrame({"participant_id": ids, "age": rng.uniform(8, 20, N), "acq_time": DATE})
-    people = people.assign(
-        sex=rng.choice(["F", "M"], N), score=rng.normal(size=N), mean_fd=rng.gamma(2, 0.1, N)
-    )
-    people.loc[3, "score"] = np.nan
-    people.to_csv(source.parent / "participants.tsv", sep="\t", index=False)
+    regions.to_csv(source.parent / "regions.tsv", sep="\t", index=False)
+    table = pd.DataFrame({"participant_id": ids, "age": rng.uniform(8, 20, N), "acq_time": DATE})
+    table["sex"] = rng.choice(["F", "M"], N)
+    table["score"] = rng.normal(size=N)
+    table["mean_fd"] = rng.gamma(2, 0.1, N)
+    table.loc[3, "score"] = np.nan
+    table.to_csv(source.parent / "participants.tsv", sep="\t", index=False)
 
 
 def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
-    """From raw files to reports."""
-    sets = [word for name, value in METHOD.items() for word in ("--set", f"{name}={value}")]
+    """The commands from raw files to reports; writes the files of the experiments."""
+    settings = []
+    for name, value in METHOD.items():
+        settings += ["--set", f"{name}={value}"]
     experiment = {
         "name": "marked", "parcellation": "../regions.tsv", "preset": "small", "device": "cpu", "interpret": not short,
         "cohorts": {"marked": {"path": str(work / "cohort"), "targets": ["score", "sex"], "covariates": ["age"]}},
@@ -172,28 +187,31 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
     cohorts = {
         name: {"path": str(work / name), "targets": ["score"]} for name in ("cohort", "broken")
     }
-    failing = {"interpret": False, "cohorts": cohorts, "methods": [{"method": "raw"}]}
-    (work / "failing.yaml").write_text(yaml.safe_dump(experiment | failing))
-    table, regions = str(source.parent / "participants.tsv"), str(source.parent / "regions.tsv")
-    found = [
+    changes = {"interpret": False, "cohorts": cohorts, "methods": [{"method": "raw"}]}
+    (work / "failing.yaml").write_text(yaml.safe_dump(experiment | changes))
+    table = str(source.parent / "participants.tsv")
+    regions = str(source.parent / "regions.tsv")
+    short_list = [
         ["ingest", str(source), "cohort", "--participants", table, "--parcellation", regions, "--name", "marked"],
         ["check", "cohort", "--out", "check.tsv"],
-        ["pretrain", "cohort", "--out", "model", "--preset", "small", "--device", "cpu", *sets],
+        ["pretrain", "cohort", "--out", "model", "--preset", "small", "--device", "cpu", *settings],
         ["embed", "model", "cohort", "embeddings.tsv", "--device", "cpu"],
         ["evaluate", "cohort", "--targets", "score,sex", "--covariates", "age", "--features", "raw,model", "--out",
          "evaluated", "--n-folds", "3", "--n-bootstrap", "50"],
         ["report", "model"],
         ["experiment", "experiment.yaml", "--out", "experiment", "--jobs", "1"],
     ]  # fmt: skip
-    more = [
+    if short:
+        return short_list
+    return [
+        *short_list,
         ["report", "evaluated"],
         ["interpret", "model", "cohort", "--targets", "score", "--n-folds", "3"],
     ]
-    return found if short else [*found, *more]
 
 
-def failing(work: Path) -> list[list[str]]:
-    """An experiment on a cohort with a matrix that cannot be used."""
+def failing_commands(work: Path) -> list[list[str]]:
+    """An experiment on a cohort with a matrix that cannot be used; makes that cohort."""
     shutil.copytree(work / "cohort", work / "broken")
     matrices = np.load(work / "broken" / "connectivity.npy")
     matrices[7, 2, 3] = np.nan
@@ -201,65 +219,76 @@ def failing(work: Path) -> list[list[str]]:
     return [["experiment", "failing.yaml", "--out", "failed", "--jobs", "1"]]
 
 
-def run_commands(words: list[list[str]], work: Path) -> str:
-    """Run them one after another in a process forked from this one; what they said on both streams."""
-    log = work.parent / "said"
-    process: Any = multiprocessing.get_context("fork").Process(target=_say, args=(words, work, log))
+def run_commands(command_lines: list[list[str]], work: Path) -> str:
+    """Run commands one after another in a forked process; returns what they print on both streams."""
+    log = work.parent / "log"
+    context: Any = multiprocessing.get_context("fork")
+    process = context.Process(target=_run_in_fork, args=(command_lines, work, log))
     process.start()
     process.join(300)
     if process.exitcode is None:
         process.kill()
-    return log.read_text() + ("" if process.exitcode == 0 else f"\nended with {process.exitcode}")
+    output = log.read_text()
+    if process.exitcode != 0:
+        output += f"\nended with {process.exitcode}"
+    return output
 
 
-def _say(words: list[list[str]], work: Path, log: Path) -> None:
-    """The commands, in a folder, with both streams in a file."""
-    stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(stream, 1), os.dup2(stream, 2)
-    sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115  pytest has its own
+def _run_in_fork(command_lines: list[list[str]], work: Path, log: Path) -> None:
+    """Run the commands in a folder, with both streams in a file."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    # pytest has put other streams in the place of these.
+    sys.stdout = open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w")  # noqa: SIM115
     os.environ["COLUMNS"] = "200"
     os.chdir(work)
-    for one in words:
-        sys.argv = ["nerve", *one]
-        print("$ nerve", one[0], flush=True)
+    for words in command_lines:
+        sys.argv = ["nerve", *words]
+        print("$ nerve", words[0], flush=True)
         try:
             main()
-        except SystemExit as ended:
-            if ended.code:
-                print(f"ended with {ended.code}", flush=True)
+        except SystemExit as end:
+            if end.code:
+                print(f"ended with {end.code}", flush=True)
 
 
-def files(work: Path) -> Iterator[Path]:
-    """All files, hidden ones too."""
-    given = (work / "experiment.yaml", work / "failing.yaml")
-    yield from (path for path in sorted(work.rglob("*")) if path.is_file() and path not in given)
+def written_files(work: Path) -> Iterator[Path]:
+    """All files that the commands wrote, hidden ones too."""
+    inputs = (work / "experiment.yaml", work / "failing.yaml")
+    for path in sorted(work.rglob("*")):
+        if path.is_file() and path not in inputs:
+            yield path
 
 
-def readable(file: Path) -> str:
-    """A file as text: with its name, and with the compressed texts of a PNG opened."""
+def searchable_text(file: Path) -> str:
+    """Name and content of a file as text, with the compressed texts of a PNG unpacked."""
     content = file.read_bytes()
     parts = [file.name.encode(), content]
-    for start in (found.end() for found in re.finditer(b"(?:zTXt|iTXt)", content)):
-        for skip in range(start, min(start + 90, len(content))):
+    for chunk in re.finditer(b"(?:zTXt|iTXt)", content):
+        # The compressed text begins after a keyword of up to 79 bytes and a few flags.
+        for begin in range(chunk.end(), min(chunk.end() + 90, len(content))):
             try:
-                parts.append(zlib.decompressobj().decompress(content[skip:]))
+                parts.append(zlib.decompressobj().decompress(content[begin:]))
                 break
             except zlib.error:
                 continue
     return b"\n".join(parts).decode("utf-8", "replace")
 
 
-def marks(text: str, home: Path, folders: bool = True) -> Iterator[str]:
-    """Ids, dates and folders of people in a text."""
+def find_marks(text: str, home: Path, folders: bool = True) -> Iterator[str]:
+    """Ids and dates of participants in a text, and their folders if asked for."""
     yield from re.findall(rf"{MARK}person\d+", text, re.IGNORECASE)
     yield from re.findall(rf"\b{str(NUMBER)[:6]}\d{{3}}\b", text)
-    yield from (found for found in (DATE, DATE.replace("-", "")) if found in text)
+    words = [DATE, DATE.replace("-", "")]
     if folders:
-        yield from (
-            found for found in (f"{MARK}study", f"{MARK}home", str(home.parent)) if found in text
-        )
+        words += [f"{MARK}study", f"{MARK}home", str(home.parent)]
+    for word in words:
+        if word in text:
+            yield word
 
 
-def of_people(name: str) -> bool:
+def is_of_participants(name: str) -> bool:
     """Whether a file holds ids by design."""
-    return any(Path(name).match(pattern) for pattern in OF_PEOPLE)
+    return any(Path(name).match(pattern) for pattern in OF_PARTICIPANTS)

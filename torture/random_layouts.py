@@ -1,7 +1,7 @@
-"""Random layouts of a cohort that is known: each is read right or refused with one sentence, never anything else.
+"""Random layouts of a known cohort: each must be read right or refused with one sentence.
 
-The tests of tests/data/readers/test_random_layouts.py with many more examples. A layout that is read wrong is printed;
-it is found again with the same seed.
+The tests of tests/data/readers/test_random_layouts.py with many more examples. A layout that is read
+wrong is printed; the same seed finds it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torture.promise import Promise
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests/data/readers/test_random_layouts.py"
-RIGHT = ("right", "right once the advice is typed")
+RIGHT = "right"
+RIGHT_AFTER_ADVICE = "right once the advice is typed"
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
@@ -25,35 +26,38 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     command = [sys.executable, "-m", "pytest", TESTS, "-q", f"--hypothesis-seed={seed}"]
     command += ["--hypothesis-show-statistics", f"--basetemp={folder / 'pytest'}"]
     command += ["-n", str(usable_cores()), "--dist", "load", "-p", "no:cacheprovider"]
-    command += [] if short else ["--hypothesis-profile=torture"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        print(done.stdout[-20_000:], done.stderr[-2000:], file=sys.stderr, flush=True)
-    return [promise(done.stdout, done.returncode)]
+    if not short:
+        command.append("--hypothesis-profile=torture")
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode:
+        print(process.stdout[-20_000:], process.stderr[-2000:], file=sys.stderr, flush=True)
+    return [make_promise(process.stdout, process.returncode)]
 
 
-def promise(output: str, exit_code: int) -> Promise:
-    """What the statistics of hypothesis say, as a row of the table."""
+def make_promise(output: str, exit_code: int) -> Promise:
+    """Read the statistics that hypothesis printed, and make a row of the table."""
     outcomes: Counter[str] = Counter()
     n_layouts = 0
-    n_of_test = 0
+    n_layouts_of_test = 0
     for line in output.splitlines():
         counts = re.search(r"(\d+) passing, (\d+) failing, and \d+ invalid", line)
         if counts:
-            n_of_test = int(counts[1]) + int(counts[2])
-            n_layouts += n_of_test
+            n_layouts_of_test = int(counts[1]) + int(counts[2])
+            n_layouts += n_layouts_of_test
         outcome = re.match(r"\s+\* ([\d.]+)%, (.+)$", line)
         if outcome:
-            outcomes[outcome[2]] += round(float(outcome[1]) / 100 * n_of_test)
-    n_right = sum(outcomes[words] for words in RIGHT)
-    refused = [(words, n) for words, n in outcomes.most_common() if words.startswith("refused")]
-    measured = (
-        f"{n_layouts:,} layouts: {n_right:,} right ({outcomes[RIGHT[1]]:,} of them once what the "
-        f"message says was typed), {sum(n for _, n in refused):,} refused"
+            outcomes[outcome[2]] += round(float(outcome[1]) / 100 * n_layouts_of_test)
+    n_right = outcomes[RIGHT] + outcomes[RIGHT_AFTER_ADVICE]
+    refusals = Counter(
+        {words: count for words, count in outcomes.items() if words.startswith("refused")}
     )
-    if refused:
-        words, n = refused[0]
-        measured += f", most often ({n}) because {words.removeprefix('refused: ')}"
+    measured = (
+        f"{n_layouts:,} layouts: {n_right:,} right ({outcomes[RIGHT_AFTER_ADVICE]:,} of them once "
+        f"what the message says was typed), {refusals.total():,} refused"
+    )
+    if refusals:
+        [(words, count)] = refusals.most_common(1)
+        measured += f", most often ({count}) because {words.removeprefix('refused: ')}"
     return Promise(
         "a random layout of a cohort (header, index, labels, ids, visits, codes, separators, r or z, one file each or one "
         "of all) is read right or refused",

@@ -11,10 +11,13 @@ from nerve.experiments import config
 
 def commands_of(command, path=("nerve",)):
     """Every command that can be run, with the words that run it, in the order of `nerve --help`."""
-    nested = getattr(command, "commands", None)
-    if nested is None:
+    children = getattr(command, "commands", None)
+    if children is None:
         return [(" ".join(path), command)]
-    return [found for name, one in nested.items() for found in commands_of(one, (*path, name))]
+    commands = []
+    for name, child in children.items():
+        commands += commands_of(child, (*path, name))
+    return commands
 
 
 class Commands(Directive):
@@ -29,12 +32,15 @@ class Commands(Directive):
 
 
 def _section(words, command):
+    """The section of one command."""
     section = nodes.section(ids=[words.replace(" ", "-")], names=[words])
     section += nodes.title(text=words)
     for paragraph in (command.help or "").split("\n\n"):
         section += _paragraph(" ".join(paragraph.split()))
     described = [
-        (_name(one), [one.help, _default(one)]) for one in command.params if one.name != "help"
+        (_name(parameter), [parameter.help, _default(parameter)])
+        for parameter in command.params
+        if parameter.name != "help"
     ]
     if described:
         section += _definitions(described)
@@ -42,12 +48,13 @@ def _section(words, command):
 
 
 def _definitions(described):
-    listed = nodes.definition_list()
+    """A list of names, each with sentences that describe it."""
+    definitions = nodes.definition_list()
     for name, sentences in described:
         term = nodes.term("", "", nodes.literal(text=name))
         meaning = nodes.definition("", _paragraph(" ".join(filter(None, sentences))))
-        listed += nodes.definition_list_item("", term, meaning)
-    return listed
+        definitions += nodes.definition_list_item("", term, meaning)
+    return definitions
 
 
 def _name(parameter):
@@ -65,10 +72,12 @@ def _default(parameter):
 
 
 def _paragraph(text):
-    made = nodes.paragraph()
-    for k, part in enumerate(text.split("`")):
-        made += nodes.literal(text=part) if k % 2 else nodes.Text(part)
-    return made
+    """A paragraph in which text between backticks is literal."""
+    paragraph = nodes.paragraph()
+    for number, part in enumerate(text.split("`")):
+        is_literal = number % 2 == 1
+        paragraph += nodes.literal(text=part) if is_literal else nodes.Text(part)
+    return paragraph
 
 
 PARTS = {
@@ -89,6 +98,7 @@ class ExperimentFile(Directive):
 
 
 def _part(title, model):
+    """The section of one part of the file."""
     section = nodes.section(ids=[title.split(",")[0].replace(" ", "-")], names=[title])
     section += nodes.title(text=title[0].upper() + title[1:])
     section += _paragraph(" ".join(model.__doc__.split("\n\n    Examples")[0].split()))
@@ -97,11 +107,9 @@ def _part(title, model):
 
 
 def _fields(model):
+    """The settings of a part, each with its meaning and its default."""
     if model is Protocol:
-        values = {
-            **{name: field.default for name, field in FIELDS.items()},
-            **config.PAPER_PROTOCOL,
-        }
+        values = {name: field.default for name, field in FIELDS.items()} | config.PAPER_PROTOCOL
         return [
             (name, [field.metadata["help"], f"Default: `{values[name]}`."])
             for name, field in FIELDS.items()
@@ -116,11 +124,9 @@ def _default_of(field):
     if field.is_required():
         return "Needed."
     value = field.get_default(call_default_factory=True)
-    return (
-        ""
-        if value is None or value == "" or hasattr(value, "model_fields")
-        else f"Default: `{value}`."
-    )
+    if value is None or value == "" or hasattr(value, "model_fields"):
+        return ""
+    return f"Default: `{value}`."
 
 
 def setup(app):

@@ -1,4 +1,4 @@
-"""Formulas as MathML, made when the site is built: browsers draw them without a script and without the network."""
+"""Formulas as MathML, made when the site is built: browsers need no script and no network."""
 
 from docutils import nodes
 from latex2mathml.converter import convert

@@ -1,4 +1,4 @@
-"""Our docstrings are written to be read in an editor; this makes them valid reStructuredText.
+"""Make docstrings, which are written to be read in an editor, valid reStructuredText.
 
 An indented block of the opening prose is a formula or a listing and is kept line by line; `name_`, `|M|` and `U*` are
 text, not markup.
@@ -14,34 +14,39 @@ _CODE = re.compile(
 
 def keep_indented_blocks(app, what, name, obj, options, lines):
     """Before napoleon: turn indented blocks ahead of the first section into literal blocks."""
-    ends = [i - 1 for i, line in enumerate(lines) if i and _SECTION.match(line.strip())]
-    end = ends[0] if ends else len(lines)
-    made, inside = [], False
+    # A section begins with its title, one line above the rule.
+    titles = [i - 1 for i, line in enumerate(lines) if i and _SECTION.match(line.strip())]
+    end = titles[0] if titles else len(lines)
+    converted = []
+    is_inside = False  # a literal block
     for line in lines[:end]:
-        indented = line.startswith("    ")
-        if indented and not inside and (not made or not made[-1].strip()):
-            made += ["::", ""]
-            inside = True
-        elif line.strip() and not indented:
-            if inside and made[-1].strip():
-                made.append("")
-            inside = False
-        made.append(line)
-    lines[:] = made + lines[end:]
+        is_indented = line.startswith("    ")
+        follows_blank_line = not converted or not converted[-1].strip()
+        if is_indented and not is_inside and follows_blank_line:
+            converted += ["::", ""]
+            is_inside = True
+        elif line.strip() and not is_indented:
+            if is_inside and not follows_blank_line:
+                converted.append("")
+            is_inside = False
+        converted.append(line)
+    lines[:] = converted + lines[end:]
 
 
 def escape_marks(app, what, name, obj, options, lines):
     """After napoleon: escape what only looks like markup, outside code."""
-    literal = doctest = False
+    is_literal = False
+    is_doctest = False
     for i, line in enumerate(lines):
-        doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
-        literal = line.strip() == "::" or (
-            literal and (not line.strip() or line.startswith("    "))
-        )
-        if not (doctest or literal):
-            lines[i] = "".join(
-                part if k % 2 else _escaped(part) for k, part in enumerate(_CODE.split(line))
-            )
+        is_blank = not line.strip()
+        is_doctest = line.lstrip().startswith(">>>") or (is_doctest and not is_blank)
+        is_literal = line.strip() == "::" or (is_literal and (is_blank or line.startswith("    ")))
+        if is_doctest or is_literal:
+            continue
+        # `split` returns text and code in turns.
+        parts = _CODE.split(line)
+        parts[::2] = [_escaped(text) for text in parts[::2]]
+        lines[i] = "".join(parts)
 
 
 def _escaped(text):
@@ -51,8 +56,7 @@ def _escaped(text):
 
 def setup(app):
     """Registered by Sphinx."""
-    app.connect(
-        "autodoc-process-docstring", keep_indented_blocks, priority=400
-    )  # napoleon comes at 500
+    # Napoleon has priority 500.
+    app.connect("autodoc-process-docstring", keep_indented_blocks, priority=400)
     app.connect("autodoc-process-docstring", escape_marks, priority=600)
     return {"parallel_read_safe": True}

@@ -75,7 +75,7 @@ def test_signals_checkpoint_and_end_with_a_sentence(cohort, tmp_path):
                 out / "last.safetensors", lambda pid=running.pid: Path(f"/proc/{pid}").exists()
             )
             os.kill(running.pid, number)
-            ended = running.end()
+            ended = running.wait()
             assert ended.code == 128 + number
             assert "--resume" in ended.output
             assert "Traceback" not in ended.output

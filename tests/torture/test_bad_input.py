@@ -15,11 +15,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from torture._commands import LARGE, OUTPUTS, WORDS, command_line, commands, odd_places, sound
+from torture._commands import (
+    LARGE,
+    OUTPUTS,
+    WORDS,
+    command_line,
+    commands,
+    make_odd_places,
+    working_arguments,
+)
 from torture._damage import changed_settings, damages
 from torture._layouts import LAYOUTS, files_of, put, regions_table
-from torture._made import made, put_here
 from torture._sandbox import Case, preload, run_cases
+from torture._sound_files import put_here, sound_files
 
 from nerve.data.cohort import Cohort
 from torture import bad_input
@@ -48,7 +56,7 @@ def run(case: Case) -> None:
     """Run a command in a watched process; fails with what the process did wrong."""
     with tempfile.TemporaryDirectory() as folder:
         [outcome] = run_cases([case], [0], Path(folder).resolve(), jobs=1)
-    assert not outcome.fault, f"{outcome.fault}\n{outcome.command}\n{outcome.said}"
+    assert not outcome.fault, f"{outcome.fault}\n{outcome.command}\n{outcome.output}"
 
 
 def filled_in(words: str | list[str], folder: Path) -> list[str]:
@@ -158,7 +166,7 @@ OWN_FILES = [
 
 
 def own_case(file: str, command: str, change) -> Case:
-    files = made()
+    files = sound_files()
 
     def prepare(folder: Path) -> list[str]:
         put_here(folder / "in", files, "")
@@ -178,7 +186,7 @@ def own_case(file: str, command: str, change) -> Case:
 @tried(few=2, many=10)
 @given(data=st.data())
 def test_a_damaged_file_of_ours_is_refused(file, file_type, command, data):
-    strategy = damages(made()[file], file_type, Path(file).name)
+    strategy = damages(sound_files()[file], file_type, Path(file).name)
     run(own_case(file, command, data.draw(strategy, label="damage")))
 
 
@@ -199,7 +207,7 @@ SETTINGS = {
 @tried(few=4, many=30)
 @given(data=st.data())
 def test_changed_settings_are_refused(file, data):
-    content = made().get(file, b"age: age\nsite: site\n")
+    content = sound_files().get(file, b"age: age\nsite: site\n")
     change = data.draw(changed_settings(content, file), label="change")
 
     def write_and_change(path: Path) -> None:
@@ -216,9 +224,9 @@ COMMANDS = dict(commands())
 
 def option_case(name: str, words: list[str], may_work: bool) -> Case:
     def prepare(folder: Path) -> list[str]:
-        put_here(folder / "in", made(), "cohort", "run", "probe", "small.yaml", "study.yaml")
+        put_here(folder / "in", sound_files(), "cohort", "run", "probe", "small.yaml", "study.yaml")
         put(folder / "in" / "source", layout_files("npy"))
-        odd_places(folder)
+        make_odd_places(folder)
         return filled_in(words, folder)
 
     return Case(name, prepare, may_work)
@@ -227,7 +235,7 @@ def option_case(name: str, words: list[str], may_work: bool) -> Case:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_sound_command_line_works(name):
     parameters = COMMANDS[name].params
-    run(option_case(name, command_line(name, parameters, sound(name)), name == "demo"))
+    run(option_case(name, command_line(name, parameters, working_arguments(name)), name == "demo"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -236,7 +244,7 @@ def test_a_sound_command_line_works(name):
 def test_odd_values_of_options_are_refused(name, data):
     """Parameters are found by walking the command line: a new one is tried without being listed."""
     parameters = [parameter for parameter in COMMANDS[name].params if parameter.name != "help"]
-    values = dict(sound(name))
+    values = dict(working_arguments(name))
     may_work = name in ("demo", "pretrain")
     extra = data.draw(st.sampled_from([[], [], [], ["--no-such-option", "1"], ["word"] * 50]))
     if parameters:
@@ -261,7 +269,7 @@ def test_odd_values_of_options_are_refused(name, data):
 
 def test_an_unusable_cohort_is_noticed(tmp_path):
     cohort = tmp_path / "out" / "cohort"
-    put_here(tmp_path / "out", made(), "cohort")
+    put_here(tmp_path / "out", sound_files(), "cohort")
     assert cohort_is_usable(tmp_path) == ""
     matrices = np.load(cohort / "connectivity.npy")
     matrices[0, 0, 1] = 0.9
@@ -276,14 +284,14 @@ def test_an_unusable_cohort_is_noticed(tmp_path):
 def test_examples_and_failures_are_counted():
     header = "tests/torture/test_bad_input.py::test_changed_settings_are_refused[study.yaml]:"
     lines = [header, "    - 28 passing, 1 failing, and 0 invalid test cases"]
-    kept = bad_input.promise("\n".join(lines), exit_code=0)
+    kept = bad_input.make_promise("\n".join(lines), exit_code=0)
     assert kept.kept
     assert kept.measured == "29 random examples (29 of settings): 0 tests failed"
     failure = "FAILED tests/torture/test_bad_input.py::test_changed_settings_are_refused[x] - Error"
-    broken = bad_input.promise("\n".join([*lines, failure]), exit_code=1)
+    broken = bad_input.make_promise("\n".join([*lines, failure]), exit_code=1)
     assert not broken.kept
     assert "1 tests failed: test_changed_settings_are_refused[x]" in broken.measured
-    assert not bad_input.promise("no tests ran", exit_code=0).kept
+    assert not bad_input.make_promise("no tests ran", exit_code=0).kept
 
 
 def test_every_test_with_examples_is_counted():

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from torture._results import compared, debris, unreadable
+from torture._results import comparable_content, incomplete_files, leftover_files
 
 from torture import crash
 
@@ -21,12 +21,12 @@ def test_files_that_are_cut_short_are_seen(tmp_path):
     (tmp_path / "b.json").write_text(json.dumps({"x": list(range(100))}))
     (tmp_path / "c.tsv").write_text("a\tb\n1\t2\n")
     (tmp_path / ".d.json.abcdefgh.tmp").write_text("{")
-    assert list(unreadable(tmp_path)) == []
-    assert debris(tmp_path) == [".d.json.abcdefgh.tmp"]
+    assert list(incomplete_files(tmp_path)) == []
+    assert leftover_files(tmp_path) == [".d.json.abcdefgh.tmp"]
     for name in ("a.npy", "b.json", "c.tsv"):
-        whole = (tmp_path / name).read_bytes()
-        (tmp_path / name).write_bytes(whole[: len(whole) - 3])
-    assert [name for name, _ in unreadable(tmp_path)] == ["a.npy", "b.json", "c.tsv"]
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[:-3])
+    assert [name for name, _ in incomplete_files(tmp_path)] == ["a.npy", "b.json", "c.tsv"]
 
 
 def test_only_times_may_differ_between_two_runs(tmp_path):
@@ -34,7 +34,7 @@ def test_only_times_may_differ_between_two_runs(tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "history.tsv").write_text(f"step\ttraining_loss\tseconds\n1\t{loss}\t{seconds}\n")
-        return compared(folder)
+        return comparable_content(folder)
 
     first = make("a", 0.5, 1.0)
     assert make("b", 0.5, 2.0) == first

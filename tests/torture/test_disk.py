@@ -38,9 +38,9 @@ def test_the_full_disk_is_named_even_if_the_system_does_not_name_it(monkeypatch,
     monkeypatch.setattr(cli, "app", full)
     with pytest.raises(SystemExit):
         cli.main()
-    said = capsys.readouterr().err.strip()
-    assert said.endswith(": No space left on device.")
-    assert tempfile.gettempdir() in said
+    message = capsys.readouterr().err.strip()
+    assert message.endswith(": No space left on device.")
+    assert tempfile.gettempdir() in message
 
 
 def test_a_lock_on_a_full_disk_is_held_and_given_back(tmp_path, monkeypatch):
@@ -50,6 +50,6 @@ def test_a_lock_on_a_full_disk_is_held_and_given_back(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with locks.holding(tmp_path / "lock") as mine:
-        assert mine
+    with locks.holding(tmp_path / "lock") as is_held:
+        assert is_held
     assert not (tmp_path / "lock").exists()

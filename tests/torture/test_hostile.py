@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from tests.report.folders import Made, line, write_folder
-from torture._made import made, put_here
+from torture._sound_files import put_here, sound_files
 
 import nerve
 from nerve._utils.errors import NerveError
@@ -100,7 +100,7 @@ IMPORTED |= {"FIGURES[one_of('figure', name, list(FIGURES))]"}
 
 @pytest.fixture
 def folder(tmp_path):
-    put_here(tmp_path, made(), "run", "cohort")
+    put_here(tmp_path, sound_files(), "run", "cohort")
     return tmp_path / "run"
 
 
@@ -216,21 +216,15 @@ def test_tables_in_latex_hold_no_command_of_others(table):
 
 @pytest.mark.slow
 def test_regions_and_networks_cannot_write_the_page(tmp_path, unpainted, monkeypatch):
-    evil, said = (
-        "<img src=x onerror=alert(1)>",
-        ("interpretation_weights", "interpretation_importance"),
-    )
-    monkeypatch.setattr(
-        "nerve.report.figures.SECTIONS", {"interpretation": said}
-    )  # whose captions name them
+    evil = "<img src=x onerror=alert(1)>"
+    # Figures whose captions name regions and networks.
+    figures = ("interpretation_weights", "interpretation_importance")
+    monkeypatch.setattr("nerve.report.figures.SECTIONS", {"interpretation": figures})
     folder = write_folder(tmp_path, Made(interpretation=True))
     for path in folder.rglob("*.tsv"):
         if path.name in ("regions.tsv", "importance.tsv", "network_weights.tsv"):
-            path.write_text(
-                path.read_text()
-                .replace("Default", evil.replace('"', ""))
-                .replace("17Networks", "<script>")
-            )
+            text = path.read_text().replace("Default", evil.replace('"', ""))
+            path.write_text(text.replace("17Networks", "<script>"))
     page = Path(write_report(folder)).read_text()
     assert "<img src=x" not in page
     assert "<script>_" not in page

@@ -30,15 +30,16 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def most_read(monkeypatch):
     """The largest number of whole matrices that were read at once, of cohorts that all count as large."""
-    found, read = [0], Stack._read
+    counts = [0]
+    read = Stack._read
 
     def counted(stack, index, region=None):
-        found.append(len(index) if region is None else 0)
+        counts.append(len(index) if region is None else 0)
         return read(stack, index, region)
 
     monkeypatch.setattr("nerve.data.lazy_arrays.MATERIALISE_BELOW", 0)
     monkeypatch.setattr(Stack, "_read", counted)
-    return lambda: max(found)
+    return lambda: max(counts)
 
 
 def train_and_embed(cohort):
@@ -68,6 +69,6 @@ def test_no_step_reads_more_than_a_batch_at_once(folder, most_read, step):
 
 def test_a_step_that_takes_too_much_or_predicts_nothing_breaks_the_promise():
     step = {"seconds": 1.0, "gibibytes": 1.0, "r": 0.5}
-    assert load.row(10, {"embed": step}, limit=1.2).kept
+    assert load.promise_of(10, {"embed": step}, limit=1.2).kept
     for changed in (step | {"gibibytes": 1.3}, step | {"r": 0.1}, {"error": "ended with -9"}):
-        assert not load.row(10, {"embed": changed}, limit=1.2).kept
+        assert not load.promise_of(10, {"embed": changed}, limit=1.2).kept

@@ -1,10 +1,10 @@
-"""The judge of the numerical torture can be displeased, and its short form is kept."""
+"""The numerical torture notices faults, and the promises of its short form are kept."""
 
 import warnings
 
 import numpy as np
 import pytest
-from torture.numerical import Case, judged
+from torture.numerical import Case, judge
 
 from nerve._utils.errors import NerveError, NerveWarning
 from torture import numerical
@@ -24,7 +24,7 @@ def overflows(folder):
 
 
 @pytest.mark.parametrize(
-    ("do", "says", "kind"),
+    ("compute", "message", "verdict"),
     [
         (lambda folder: None, "", "numbers"),
         (refuses, "target 'y'", "refused"),
@@ -37,12 +37,11 @@ def overflows(folder):
         (lambda folder: 1 / 0, "", "wrong"),
     ],
 )
-def test_the_judge(do, says, kind, tmp_path):
-    assert judged(Case("a case", do, says), tmp_path)[0] == kind
+def test_the_verdict_on_a_case(compute, message, verdict, tmp_path):
+    assert judge(Case("a case", compute, message), tmp_path)[0] == verdict
 
 
 @pytest.mark.slow
 def test_short_form(tmp_path):
-    assert [
-        promise for promise in numerical.run(tmp_path, short=True, seed=0) if not promise.kept
-    ] == []
+    promises = numerical.run(tmp_path, short=True, seed=0)
+    assert [promise for promise in promises if not promise.kept] == []

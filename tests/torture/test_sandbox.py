@@ -105,9 +105,9 @@ def test_misbehaviour_is_noticed(command, fault, tmp_path, monkeypatch):
         (folder / "in/data").write_text("data")
         return []
 
-    outcomes = run_cases(
-        [Case("one", prepare)] * 2, [0, 1], tmp_path, jobs=1
-    )  # after a loss the next one still runs
+    # The second case also runs after the process of the first has been lost.
+    cases = [Case("first", prepare), Case("second", prepare)]
+    outcomes = run_cases(cases, [0, 1], tmp_path, jobs=1)
     assert [outcome.case for outcome in outcomes] == [0, 1]
     for outcome in outcomes:
         assert fault in outcome.fault if fault else not outcome.fault, outcome
@@ -116,6 +116,6 @@ def test_misbehaviour_is_noticed(command, fault, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_memory_that_the_parent_freed_does_not_hide_what_a_case_takes(tmp_path, monkeypatch):
     reuse_freed_memory()
-    some = [np.ones(3_125_000) for _ in range(8)]
-    del some
+    arrays = [np.ones(3_125_000) for _ in range(8)]
+    del arrays
     test_misbehaviour_is_noticed(_takes_memory, "memory: ", tmp_path, monkeypatch)

@@ -14,14 +14,18 @@ from packaging.utils import canonicalize_name
 from tools import audit, sbom
 
 ROOT = Path(__file__).parents[2]
-PINNED = {
-    canonicalize_name(name): version
-    for name, _, version in (
-        line.strip().partition("==")
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if line and not line.startswith("#")
-    )
-}
+
+
+def pinned_versions():
+    versions = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, _, version = line.strip().partition("==")
+            versions[canonicalize_name(name)] = version
+    return versions
+
+
+PINNED = pinned_versions()
 
 
 @pytest.mark.slow
@@ -59,10 +63,9 @@ def test_the_page_of_licences_is_that_of_the_pinned_versions():
 
 @pytest.mark.slow
 def test_no_licence_forbids_use_under_ours():
-    said = {name: sbom.licence(package) for name, package in sbom.closure().items()}
-    assert {
-        name: text for name, text in said.items() if re.search(r"GPL|Commercial|Proprietary", text)
-    } == {}
+    licences = {name: sbom.licence(package) for name, package in sbom.closure().items()}
+    forbidden = r"GPL|Commercial|Proprietary"
+    assert {name: text for name, text in licences.items() if re.search(forbidden, text)} == {}
 
 
 @pytest.mark.slow
@@ -115,9 +118,9 @@ def test_an_audit_that_looked_nothing_up_is_not_a_clean_one(packages, code):
 
 def test_an_audit_without_its_tool_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: None)
-    code, words = audit.audited("constraints.txt")
+    code, message = audit.audit("constraints.txt")
     assert code == audit.NOT_RUN
-    assert "not installed" in words
+    assert "not installed" in message
 
 
 def test_the_security_page_names_no_address_and_its_promises_are_kept_in_the_source():

@@ -1,4 +1,7 @@
-"""What `nerve` itself writes, made once: a cohort, a model, an evaluation, an experiment. Copies are damaged."""
+"""Sound files that `nerve` itself wrote: a cohort, a model, an evaluation and an experiment.
+
+They are made once; each test damages a copy.
+"""
 
 from __future__ import annotations
 
@@ -77,64 +80,58 @@ EXPERIMENT = {
 
 
 def make_cohort() -> Cohort:
-    """Participants with time series, sites and families, and one who was left out."""
+    """A cohort with time series, sites and families, and one excluded participant."""
     rng = np.random.default_rng(0)
     series = [random_series(N_VOLUMES, N_REGIONS, i) for i in range(N_PARTICIPANTS)]
     table = pd.DataFrame({"participant_id": [f"S{i:02d}" for i in range(N_PARTICIPANTS)]})
-    table["age"], table["sex"] = (
-        rng.normal(20, 3, N_PARTICIPANTS).round(1),
-        ["F", "M"] * (N_PARTICIPANTS // 2),
-    )
-    table["site"], table["family"] = (
-        ["here", "there"] * (N_PARTICIPANTS // 2),
-        np.arange(N_PARTICIPANTS) // 2,
-    )
+    table["age"] = rng.normal(20, 3, N_PARTICIPANTS).round(1)
+    table["sex"] = ["F", "M"] * (N_PARTICIPANTS // 2)
+    table["site"] = ["here", "there"] * (N_PARTICIPANTS // 2)
+    table["family"] = np.arange(N_PARTICIPANTS) // 2
     table["mean_fd"] = rng.uniform(0.1, 0.3, N_PARTICIPANTS).round(3)
+    fc = np.stack([np.corrcoef(scan.T) for scan in series])
+    networks = ("N1",) * 10 + ("N2",) * (N_REGIONS - 10)
     return Cohort(
-        np.stack([np.corrcoef(one.T) for one in series]),
+        fc,
         table,
-        Parcellation(tuple(LABELS), ("N1",) * 10 + ("N2",) * (N_REGIONS - 10)),
+        Parcellation(tuple(LABELS), networks),
         series,
         exclusions=pd.DataFrame({"participant_id": ["S99"], "reason": ["moved"]}),
     )
 
 
 @lru_cache(maxsize=1)
-def made() -> Files:
-    """The files of cohort/, run/, probe/, results/, study/ and their settings, with `HERE` for their folder."""
+def sound_files() -> Files:
+    """The files of cohort/, run/, probe/, results/ and study/ and their settings.
+
+    `HERE` stands for their folder.
+    """
     with tempfile.TemporaryDirectory() as temporary, without_figures():
         root = Path(temporary).resolve()
         make_cohort().save(root / "cohort")
         (root / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
-        study = yaml.safe_dump(EXPERIMENT, sort_keys=False).replace(
-            "cohort/regions.tsv", f"{root}/cohort/regions.tsv"
-        )
-        (root / "study.yaml").write_text(study)
+        experiment = yaml.safe_dump(EXPERIMENT, sort_keys=False)
+        experiment = experiment.replace("cohort/regions.tsv", f"{root}/cohort/regions.tsv")
+        (root / "study.yaml").write_text(experiment)
         (root / "table.csv").write_text(make_cohort().participants.to_csv(index=False))
-        _nerve(
-            "pretrain",
-            root / "cohort",
-            "--out",
-            root / "run",
-            "--config",
-            root / "small.yaml",
-            "--preset",
-            "small",
-        )
-        _nerve("embed", root / "run", root / "cohort", root / "features.tsv")
-        _nerve(
+        _run_nerve(
+            "pretrain", root / "cohort", "--out", root / "run", "--config", root / "small.yaml",
+            "--preset", "small",
+        )  # fmt: skip
+        _run_nerve("embed", root / "run", root / "cohort", root / "features.tsv")
+        _run_nerve(
             "evaluate", root / "cohort", "--targets", "age", "--n-folds", 2, "--n-bootstrap", 20,
             "--out", root / "results",
             "--features", f"raw,{root / 'run'}", "--covariates", "sex",
         )  # fmt: skip
-        _nerve(
-            "evaluate", root / "cohort", "--targets", "age", "--n-folds", 2, "--n-bootstrap", 10, "--covariates", "sex",
-            "--out", root / "kept", "--features", root / "run", "--save-model", root / "probe",
+        _run_nerve(
+            "evaluate", root / "cohort", "--targets", "age", "--n-folds", 2, "--n-bootstrap", 10,
+            "--covariates", "sex", "--out", root / "kept", "--features", root / "run",
+            "--save-model", root / "probe",
         )  # fmt: skip
         shutil.rmtree(root / "kept")
-        Experiment.prepare(root / "study.yaml", root / "study").run(
-            jobs=1
-        )  # `nerve experiment` without its report
+        # What `nerve experiment` does, without its report.
+        Experiment.prepare(root / "study.yaml", root / "study").run(jobs=1)
         return {
             str(path.relative_to(root)): path.read_bytes().replace(str(root).encode(), HERE)
             for path in sorted(root.rglob("*"))
@@ -142,26 +139,29 @@ def made() -> Files:
         }
 
 
-def _nerve(*words: object) -> None:
+def _run_nerve(*words: object) -> None:
     """Run a command that must succeed."""
     from nerve.cli import main
 
-    said, kept = io.StringIO(), sys.argv
+    output = io.StringIO()
+    arguments_before = sys.argv
     sys.argv = ["nerve", *map(str, words)]
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             main()
     except SystemExit as end:
         if end.code not in (0, None):
-            raise RuntimeError(f"nerve {words[0]} failed: {said.getvalue()}") from end
+            raise RuntimeError(f"nerve {words[0]} failed: {output.getvalue()}") from end
     finally:
-        sys.argv = kept
+        sys.argv = arguments_before
 
 
-def put_here(folder: Path, files: Files, *parts: str) -> None:
-    """Write those files whose path begins with one of `parts`, with the folder's own path in them."""
-    here = str(folder).encode()
-    put(
-        folder,
-        {name: text.replace(HERE, here) for name, text in files.items() if name.startswith(parts)},
-    )
+def put_here(folder: Path, files: Files, *prefixes: str) -> None:
+    """Write the files whose path begins with one of the prefixes, with the folder's own path."""
+    own_path = str(folder).encode()
+    chosen = {
+        name: content.replace(HERE, own_path)
+        for name, content in files.items()
+        if name.startswith(prefixes)
+    }
+    put(folder, chosen)
