@@ -6,11 +6,11 @@ wrong is printed; the same seed finds it again.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 from nerve._utils.cores import usable_cores
 from torture.promise import Promise
@@ -23,37 +23,35 @@ RIGHT_AFTER_ADVICE = "right once the advice is typed"
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     """Run the tests in another process; the short form is what `make test` runs."""
-    command = [sys.executable, "-m", "pytest", TESTS, "-q", f"--hypothesis-seed={seed}"]
-    command += ["--hypothesis-show-statistics", f"--basetemp={folder / 'pytest'}"]
+    record = folder / "outcomes.xml"
+    command = [sys.executable, "-m", "pytest", TESTS, f"--hypothesis-seed={seed}"]
+    command += [f"--junitxml={record}", f"--basetemp={folder / 'pytest'}"]
     command += ["-n", str(usable_cores()), "--dist", "load", "-p", "no:cacheprovider"]
     if not short:
         command.append("--hypothesis-profile=torture")
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if process.returncode:
         print(process.stdout[-20_000:], process.stderr[-2000:], file=sys.stderr, flush=True)
-    return [make_promise(process.stdout, process.returncode)]
+    return [make_promise(read_outcomes(record), process.returncode)]
 
 
-def make_promise(output: str, exit_code: int) -> Promise:
-    """Read the statistics that hypothesis printed, and make a row of the table."""
+def read_outcomes(record: Path) -> Counter[str]:
+    """How many layouts were right, or refused for which reason, from the record of the tests."""
     outcomes: Counter[str] = Counter()
-    n_layouts = 0
-    n_layouts_of_test = 0
-    for line in output.splitlines():
-        counts = re.search(r"(\d+) passing, (\d+) failing, and \d+ invalid", line)
-        if counts:
-            n_layouts_of_test = int(counts[1]) + int(counts[2])
-            n_layouts += n_layouts_of_test
-        outcome = re.match(r"\s+\* ([\d.]+)%, (.+)$", line)
-        if outcome:
-            outcomes[outcome[2]] += round(float(outcome[1]) / 100 * n_layouts_of_test)
+    for recorded in ElementTree.parse(record).iter("property"):
+        outcomes[recorded.attrib["name"]] += int(recorded.attrib["value"])
+    return outcomes
+
+
+def make_promise(outcomes: Counter[str], exit_code: int) -> Promise:
+    """Make a row of the table."""
     n_right = outcomes[RIGHT] + outcomes[RIGHT_AFTER_ADVICE]
     refusals = Counter(
         {words: count for words, count in outcomes.items() if words.startswith("refused")}
     )
     measured = (
-        f"{n_layouts:,} layouts: {n_right:,} right ({outcomes[RIGHT_AFTER_ADVICE]:,} of them once "
-        f"what the message says was typed), {refusals.total():,} refused"
+        f"{outcomes.total():,} layouts: {n_right:,} right ({outcomes[RIGHT_AFTER_ADVICE]:,} of them "
+        f"once what the message says was typed), {refusals.total():,} refused"
     )
     if refusals:
         [(words, count)] = refusals.most_common(1)
@@ -62,5 +60,5 @@ def make_promise(output: str, exit_code: int) -> Promise:
         "a random layout of a cohort (header, index, labels, ids, visits, codes, separators, r or z, one file each or one "
         "of all) is read right or refused",
         measured.replace("|", "/"),
-        exit_code == 0 and n_layouts > 0,
+        exit_code == 0 and outcomes.total() > 0,
     )
