@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 
 from nerve._utils.errors import NerveError, problem
 
-MOST_PACKED = 100  # most bytes of content per byte of a packed file
+_MOST_PACKED = 100  # most bytes of content per byte of a packed file
 
 # bytes of content that are harmless, however few bytes they were packed into
-SMALL_TABLE = 2**25
-SMALL_ARRAY = 2**27
+_SMALL_TABLE = 2**25
+_SMALL_ARRAY = 2**27
 # bytes up to which a table that is not packed is read without counting its cells
 LARGE_TABLE = 2**25
 
@@ -42,7 +42,7 @@ _NOT_REGULAR = {
 }
 
 
-def refuse_bomb(where: object, packed: int, unpacked: int, small: int = SMALL_ARRAY) -> None:
+def refuse_bomb(where: object, packed: int, unpacked: int, small: int = _SMALL_ARRAY) -> None:
     """Refuse a packed file that unpacks to far more than real data would.
 
     Parameters
@@ -56,11 +56,11 @@ def refuse_bomb(where: object, packed: int, unpacked: int, small: int = SMALL_AR
     small : int
         Bytes of content that are harmless in any case.
     """
-    if unpacked > max(small, MOST_PACKED * packed):
+    if unpacked > max(small, _MOST_PACKED * packed):
         raise problem(
             where,
             f"its {packed:,} bytes unpack to {unpacked:,} or more",
-            expected=f"at most {MOST_PACKED} times as many",
+            expected=f"at most {_MOST_PACKED} times as many",
             remedy="If this is right, save the file unpacked.",
         )
 
@@ -126,7 +126,7 @@ class _CountedFile(io.RawIOBase):
         for separator in (b"\t", b",", b" ", b";", b"\n"):
             self._n_cells += content.count(separator)
         if self._n_bytes > self._size:
-            refuse_bomb(self._path, self._size, self._n_bytes, SMALL_TABLE)
+            refuse_bomb(self._path, self._size, self._n_bytes, _SMALL_TABLE)
         if _BYTES_PER_CELL * self._n_cells > 2 * self._size + _SPARE_BYTES:
             raise problem(
                 self._path,

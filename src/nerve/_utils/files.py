@@ -375,7 +375,7 @@ def atomic_folder(path: AnyPath, *, overwrite: bool = False) -> Iterator[Path]:
         _tidy_after_kill(path)
         # Checked after that, because a killed process may have set the folder aside.
         check_may_write(path, overwrite=overwrite)
-        states_before = folder_states(path)
+        states_before = _folder_states(path)
         draft = _temporary_name(path, "tmp")
         draft.mkdir()  # must be new, because it is removed if the block fails
         try:
@@ -384,7 +384,7 @@ def atomic_folder(path: AnyPath, *, overwrite: bool = False) -> Iterator[Path]:
             yield draft
             _finish_files(draft, path)
             _try_chmod(draft, permissions)
-            if folder_states(path) != states_before:
+            if _folder_states(path) != states_before:
                 raise problem(
                     path,
                     "its files were changed while new ones were being made, so it is not replaced",
@@ -413,7 +413,7 @@ def drop_left_lock(path: AnyPath) -> None:
                 pass
 
 
-def folder_states(path: Path) -> dict[str, FileState]:
+def _folder_states(path: Path) -> dict[str, FileState]:
     """The state of every file of a folder, to see later whether one has changed.
 
     Parameters

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
 
-MOSTLY = 0.5  # least share of numbers in a column that is treated as numbers
+_MOSTLY = 0.5  # least share of numbers in a column that is treated as numbers
 
 _DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 
@@ -45,7 +45,7 @@ def odd_cells(column: pd.Series) -> pd.Series:
     if not len(present):
         return present
     numbers = in_numbers(present)
-    mostly_words = numbers.notna().mean() < MOSTLY
+    mostly_words = numbers.notna().mean() < _MOSTLY
     has_fractions = (numbers % 1).any()  # 8.1 is not the name of a category
     if mostly_words and not has_fractions:
         return present.iloc[:0]

@@ -23,8 +23,8 @@ import pandas as pd
 from nerve._utils.errors import UNPRINTABLE, listed, printable
 
 FEWEST_OF_LEVEL = 5  # participants who must share a value of a column before it may be shown
-LONGEST_NAME = 200
-PARTICIPANT = "[participant]"
+_LONGEST_NAME = 200
+_PARTICIPANT = "[participant]"
 OTHER = "other"
 PATH = "PATH"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
@@ -42,7 +42,7 @@ _DATE = re.compile(
 # Names
 
 
-def printable_name(text: object, most: int = LONGEST_NAME) -> str:
+def printable_name(text: object, most: int = _LONGEST_NAME) -> str:
     """Write a name on one line, without control characters.
 
     Parameters
@@ -346,8 +346,8 @@ class Identifiers:
         """Remove identifiers, dates and control characters from a text."""
         sentence = printable(text)
         for participant in self._ids_inside_words:
-            sentence = sentence.replace(participant, PARTICIPANT)
-        sentence = _BIDS.sub(PARTICIPANT, sentence)
+            sentence = sentence.replace(participant, _PARTICIPANT)
+        sentence = _BIDS.sub(_PARTICIPANT, sentence)
         sentence = _PATH.sub(lambda match: _shortened(match[0]), sentence)
         sentence = _NAMED.sub(lambda match: _WORD.sub(self._replace_id, match[0]), sentence)
         sentence = _WORD.sub(self._replace_id_unless_count, sentence)
@@ -356,25 +356,25 @@ class Identifiers:
 
     def _replace_id(self, word: re.Match[str]) -> str:
         """Replace any id, in a place where a participant is named."""
-        return PARTICIPANT if word[0] in self._ids else word[0]
+        return _PARTICIPANT if word[0] in self._ids else word[0]
 
     def _replace_id_unless_count(self, word: re.Match[str]) -> str:
         """Replace an id that is not a short number, which may be a count."""
         may_be_count = word[0].isdigit() and len(word[0]) <= 3
         if word[0] in self._ids and not may_be_count:
-            return PARTICIPANT
+            return _PARTICIPANT
         return word[0]
 
     def _replace_id_in_word(self, part: re.Match[str]) -> str:
         """Replace an id that is a part of a word, also in another spelling of it."""
         is_id = part[0] in self._ids
         if _simplified(part[0]) in self._simplified_ids:
-            return PARTICIPANT
+            return _PARTICIPANT
         if is_id and not part[0].isdigit():
-            return PARTICIPANT
+            return _PARTICIPANT
         # a number is an id if a name follows: 12_fc.tsv
         before_underline = part.string[part.end() : part.end() + 1] == "_"
-        return PARTICIPANT if is_id and before_underline else part[0]
+        return _PARTICIPANT if is_id and before_underline else part[0]
 
 
 def _simplified(participant: str) -> str:

@@ -17,10 +17,10 @@ from nerve._utils.errors import printable
 
 SECONDS_BEFORE_BAR = 1.0  # shorter work shows nothing
 SECONDS_BETWEEN_LINES = 10.0  # in a log; work that takes less has no line there
-BAR_FORMAT = (
+_BAR_FORMAT = (
     "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}<{remaining}{postfix}]"
 )
-LOG_FORMAT = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} elapsed, {remaining} left{postfix}"
+_LOG_FORMAT = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} elapsed, {remaining} left{postfix}"
 
 # tqdm's own lock is shared between processes: a worker that is killed would leave it behind
 _LOCK = threading.RLock()
@@ -80,12 +80,12 @@ def progress_bar(
         return _Bar(**options, disable=True)
     if draws_bars():
         delay = SECONDS_BEFORE_BAR if delay is None else delay
-        return _Bar(**options, delay=delay, bar_format=BAR_FORMAT, dynamic_ncols=True)
+        return _Bar(**options, delay=delay, bar_format=_BAR_FORMAT, dynamic_ncols=True)
     return _LogLines(
         **options,
         delay=SECONDS_BETWEEN_LINES,
         mininterval=SECONDS_BETWEEN_LINES,
-        bar_format=LOG_FORMAT,
+        bar_format=_LOG_FORMAT,
     )
 
 

@@ -42,7 +42,7 @@ _MOST_TARGETS = 40  # columns of the participants table that `check` shows on th
 
 
 @atlas.command("list")
-def atlas_list() -> None:
+def _atlas_list() -> None:
     """List the built-in parcellations.
 
     Example: `nerve atlas list`
@@ -60,7 +60,7 @@ def atlas_list() -> None:
 
 
 @atlas.command("show")
-def atlas_show(
+def _atlas_show(
     name: Annotated[str, argument("A built-in name, or a TSV with columns label, network.")],
     regions: Annotated[bool, option("Print every region as TSV.", "--regions")] = False,
 ) -> None:

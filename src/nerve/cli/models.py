@@ -182,7 +182,7 @@ def embed(
 
 
 @models.command("list")
-def models_list() -> None:
+def _models_list() -> None:
     """List the trained models that come with this installation.
 
     Example: `nerve models list`
@@ -198,7 +198,7 @@ def models_list() -> None:
 
 
 @models.command("show")
-def models_show(
+def _models_show(
     model: Annotated[str, argument(f"{MODEL}.")],
 ) -> None:
     """Show the card of a model: what it is, what it was trained on, and how to use it.

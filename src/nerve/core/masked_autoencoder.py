@@ -78,7 +78,7 @@ class MaskedAutoencoder(nn.Module):
         self.init = one_of("init", init, INITS)
         self.patching = patching
         n_patches = patching.n_patches
-        self.n_visible = count_visible(n_patches, mask_ratio)
+        self.n_visible = _count_visible(n_patches, mask_ratio)
 
         if isinstance(tokenizer, str):
             tokenizer = TOKENIZERS[one_of("tokenizer", tokenizer, list(TOKENIZERS))]
@@ -369,7 +369,7 @@ class MaskedAutoencoder(nn.Module):
         return (packed - self.mean) / self.scale
 
 
-def count_visible(n_patches: int, mask_ratio: float) -> int:
+def _count_visible(n_patches: int, mask_ratio: float) -> int:
     """How many patches stay visible: int(P (1 - mask_ratio)), at least one.
 
     Parameters

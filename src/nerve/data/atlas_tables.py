@@ -24,7 +24,7 @@ from importlib.resources import files
 import pandas as pd
 
 SCHAEFER_SIZES = tuple(range(100, 1001, 100))
-N_BELOW = 56  # regions that the 4S atlases add to Schaefer's
+_N_BELOW = 56  # regions that the 4S atlases add to Schaefer's
 _SINGLE = (
     "gordon333", "power264", "shen268", "aal116", "aal90", "aal2-120", "desikan83", "desikan68",
     "destrieux148", "cc200", "tian-s1", "tian-s2", "tian-s3", "tian-s4",
@@ -37,7 +37,7 @@ def parcellation_names() -> tuple[str, ...]:
     with_subcortex = []
     for size, n_networks in itertools.product(SCHAEFER_SIZES, (17, 7)):
         schaefer.append(f"schaefer{size}-{n_networks}")
-        with_subcortex.append(f"4s{size + N_BELOW}-{n_networks}")
+        with_subcortex.append(f"4s{size + _N_BELOW}-{n_networks}")
     return (*schaefer, *with_subcortex, "glasser360-rl", "glasser360-lr", *_SINGLE)
 
 
@@ -67,7 +67,7 @@ def atlas_table(name: str) -> pd.DataFrame:
         return _schaefer(int(size), order=networks, networks=networks)
     if name.startswith("4s"):
         size, networks = re.findall(r"\d+", name)[-2:]
-        cortex = _schaefer(int(size) - N_BELOW, order="7", networks=networks)
+        cortex = _schaefer(int(size) - _N_BELOW, order="7", networks=networks)
         cortex = cortex.assign(label=[_without_scheme(label) for label in cortex["label_7"]])
         return pd.concat([cortex, package_table("4s_below.tsv")], ignore_index=True)
     if name.startswith("glasser360"):
@@ -111,7 +111,7 @@ def schaefer_size(name: str, labels: Collection[str]) -> int:
     if match:
         size = int(match[2])
         if match[1] == "4s":
-            size -= N_BELOW
+            size -= _N_BELOW
         if size in SCHAEFER_SIZES:
             return size
     n_known = {size: len(schaefer_aliases(size).keys() & labels) for size in SCHAEFER_SIZES}

@@ -470,7 +470,7 @@ class OpenedFolder:
         return now[:2] == before[:2] and now != before
 
 
-def text_digest(*parts: str) -> str:
+def _text_digest(*parts: str) -> str:
     """Compute a short digest of texts.
 
     Parameters
@@ -541,11 +541,11 @@ def digests(
         "connectivity.npy": connectivity,
         "measure": measure,
         "regions.tsv": parcellation.fingerprint,
-        "participants.tsv": {name: text_digest(text) for name, text in columns},
+        "participants.tsv": {name: _text_digest(text) for name, text in columns},
     }
     if series is not None:
         by_file["timeseries.npy"] = series
-        by_file["timeseries.tsv"] = text_digest(*(str(int(length)) for length in lengths))
+        by_file["timeseries.tsv"] = _text_digest(*(str(int(length)) for length in lengths))
     return by_file
 
 

@@ -20,7 +20,7 @@ from nerve.data.parcellation import Parcellation, load_parcellation, parcellatio
 from nerve.data.quality.likeness import ALIKE, FEWEST, Signature
 from nerve.data.resampling import FARTHEST, Resampling, in_words
 
-REPORT = "resampling.tsv"  # in the folder of a resampled cohort: a row per region
+_REPORT = "resampling.tsv"  # in the folder of a resampled cohort: a row per region
 # regions that most atlases can be carried to, where none of the cohorts' own will do
 _COMMON = ("schaefer200-17",)
 
@@ -105,7 +105,7 @@ def resample_folder(
     resampling = Resampling.between(original.parcellation, target, **options)
     resampled = original.resample(target, **options)
     resampled.save(out, overwrite=overwrite)
-    write_tsv(Path(out) / REPORT, resampling.report())
+    write_tsv(Path(out) / _REPORT, resampling.report())
     words = in_words(resampling.summary())
     signature_before = Signature.of(original)
     signature_after = Signature.of(resampled)

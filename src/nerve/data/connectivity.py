@@ -30,7 +30,7 @@ MEASURES: dict[str, tuple[str, str]] = {
     "other": ("values of another kind", "Other"),
 }
 CORRELATIONS = ("pearson", "partial")  # within [-1, 1], with a unit diagonal
-STRUCTURAL = ("streamlines", "fractional_anisotropy")  # from tractography, not from time series
+_STRUCTURAL = ("streamlines", "fractional_anisotropy")  # from tractography, not from time series
 # what `nerve ingest --measure` may name: Fisher z is said with --values z and becomes r
 STATED_MEASURES = tuple(name for name in MEASURES if name != "fisher_z")
 # smallest and largest value that a measure can have, where that is neither r nor open on both sides

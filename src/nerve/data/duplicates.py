@@ -16,13 +16,13 @@ import numpy as np
 from nerve.data.lazy_arrays import Stack
 
 SAME = 0.9999  # correlation of two FC vectors above which they are the same
-NEARLY_SAME = 0.9995  # correlation of two sketches above which FC is compared in full
-FEWEST_ENTRIES = 10  # of FC vectors that are correlated: with fewer, strangers are alike by chance
-SKETCH_REGIONS = (
+_NEARLY_SAME = 0.9995  # correlation of two sketches above which FC is compared in full
+_FEWEST_ENTRIES = 10  # of FC vectors that are correlated: with fewer, strangers are alike by chance
+_SKETCH_REGIONS = (
     8  # rows of each matrix that the sketch is taken from: little is read of a large file
 )
-SKETCH_PARTNERS = 64  # entries of each of these rows
-BLOCK = 256  # participants compared with all others at a time
+_SKETCH_PARTNERS = 64  # entries of each of these rows
+_BLOCK = 256  # participants compared with all others at a time
 
 Read = Callable[[np.ndarray], np.ndarray]  # positions of k participants → (k, entries) FC vectors
 
@@ -54,15 +54,15 @@ def same_fc(connectivity: np.ndarray | Stack, read: Read) -> list[np.ndarray]:
     [[1, 3]]
     """
     n, n_regions, _ = connectivity.shape
-    if n_regions * (n_regions - 1) // 2 < FEWEST_ENTRIES:
+    if n_regions * (n_regions - 1) // 2 < _FEWEST_ENTRIES:
         _, group = np.unique(read(np.arange(n)), axis=0, return_inverse=True)
         return _members(group.reshape(-1))
     sketches = _unit_rows(_sketches(Stack.of(connectivity)))  # (n, entries of a sketch)
     group = np.arange(n)  # of each participant: the first participant of their group
-    for start in range(0, n, BLOCK):
-        block = np.arange(start, min(start + BLOCK, n))
+    for start in range(0, n, _BLOCK):
+        block = np.arange(start, min(start + _BLOCK, n))
         earlier = sketches[: block[-1] + 1]
-        nearly_same = sketches[block] @ earlier.T > NEARLY_SAME  # (block, participants so far)
+        nearly_same = sketches[block] @ earlier.T > _NEARLY_SAME  # (block, participants so far)
         for row in block:
             candidates = np.flatnonzero(nearly_same[row - start, :row])
             while len(candidates) > 0:
@@ -84,8 +84,8 @@ def _sketches(stack: Stack) -> np.ndarray:
     n_regions = stack.shape[1]
     rng = np.random.default_rng(0)
     parts = []
-    for region in rng.permutation(n_regions)[:SKETCH_REGIONS]:
-        partners = rng.permutation(np.delete(np.arange(n_regions), region))[:SKETCH_PARTNERS]
+    for region in rng.permutation(n_regions)[:_SKETCH_REGIONS]:
+        partners = rng.permutation(np.delete(np.arange(n_regions), region))[:_SKETCH_PARTNERS]
         parts.append(stack.row_of_region(int(region))[:, partners].astype(np.float32))
     return np.concatenate(parts, axis=1)
 

@@ -34,7 +34,7 @@ from nerve._utils.privacy import printable
 from nerve.data import atlas_tables as atlases
 from nerve.data.atlas_tables import parcellation_names
 
-OUTSIDE_NETWORK = "Subcortical"
+_OUTSIDE_NETWORK = "Subcortical"
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
 _NETWORK_COLUMNS = (
     "network",
@@ -197,8 +197,8 @@ class Parcellation:  # numpydoc ignore=PR02
         )
 
     def with_outside(self, labels: Sequence[str]) -> Parcellation:
-        """The same regions followed by others, which are one more network (`OUTSIDE_NETWORK`)."""
-        networks = self.networks + (OUTSIDE_NETWORK,) * len(labels)
+        """The same regions followed by others, which are one more network (`_OUTSIDE_NETWORK`)."""
+        networks = self.networks + (_OUTSIDE_NETWORK,) * len(labels)
         hemispheres = self.hemispheres + tuple(map(_hemisphere, labels))
         coordinates = np.vstack([self.coordinates, np.full((len(labels), 3), np.nan)])
         return Parcellation(

@@ -73,7 +73,7 @@ def distances_between(source: Parcellation, target: Parcellation) -> np.ndarray:
 
     distances = cdist(target.coordinates, source.coordinates)
     same_tissue = is_cortical(target)[:, None] == is_cortical(source)[None, :]
-    sides = sides_of(target)[:, None] * sides_of(source)[None, :]
+    sides = _sides_of(target)[:, None] * _sides_of(source)[None, :]
     is_usable = same_tissue & (sides >= 0) & np.isfinite(distances)
     distances[~is_usable] = np.inf
     # a structure below the cortex that both atlases have is matched by its label
@@ -89,7 +89,7 @@ def distances_between(source: Parcellation, target: Parcellation) -> np.ndarray:
     return distances
 
 
-def sides_of(parcellation: Parcellation) -> np.ndarray:
+def _sides_of(parcellation: Parcellation) -> np.ndarray:
     """The side of the brain that each region is on.
 
     Parameters

@@ -27,7 +27,7 @@ from nerve.evaluation.folds import NO_FOLD, strata_of
 from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
 
-PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
+_PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
 
 # inner folds that strata are made for, whatever the number that the protocol asks for
 _N_FOLDS_OF_STRATA = 5
@@ -82,7 +82,7 @@ def predict_targets(
     Returns
     -------
     DataFrame
-        Columns `PREDICTED`, and class_column, training_mean and repeat where there are any.
+        Columns `_PREDICTED`, and class_column, training_mean and repeat where there are any.
     """
     targets = participants.without_targets_of(features.missing).targets
     parts = []
@@ -106,7 +106,7 @@ def predict_targets(
     table["class_column"] = [
         participants.class_columns.get(target, "") for target in table["target"]
     ]
-    columns = list(PREDICTED)
+    columns = list(_PREDICTED)
     if participants.class_columns:
         columns.append("class_column")
     if participants.trained_on:

@@ -218,7 +218,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Choose λ and solve for weights, (d, T), with centred (n, d) rows Z, K = Z Zᵀ."""
         grid = np.asarray(self.lambdas, float)
         spectrum = Spectrum.of_rows(rows, rows.T @ rows, common)
-        held_out = held_out_of_rows(spectrum, targets, folds, grid)
+        held_out = _held_out_of_rows(spectrum, targets, folds, grid)
         self.lambda_ = self._choose_lambda(held_out, targets, folds)
         return spectrum.rotation @ spectrum.solve(spectrum.coordinates(targets), self.lambda_)
 
@@ -375,7 +375,7 @@ def held_out_of_kernel(
             yield lambdas_at_once, label, predicted
 
 
-def held_out_of_rows(
+def _held_out_of_rows(
     spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: np.ndarray
 ) -> HeldOut:
     """Predict each inner fold by a model of the others, from rows Z.

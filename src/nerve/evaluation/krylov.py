@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-N_STEPS = 64
+_N_STEPS = 64
 # operations: with fewer, decompositions take less than half a minute per outer fold and are exact
 _MOST_OPERATIONS = 1e12
 # of float32 products, relative to the kernel's norm: no λ is below it
@@ -41,7 +41,7 @@ def lanczos_is_cheaper(n: int, n_targets: int, n_folds: int) -> bool:
         True for Lanczos' method.
     """
     decomposition = 14.0 * n**3 + 50.0 * n**2 * n_targets
-    lanczos = N_STEPS * 2.0 * n**2 * n_targets * (n_folds + 1)
+    lanczos = _N_STEPS * 2.0 * n**2 * n_targets * (n_folds + 1)
     return decomposition > _MOST_OPERATIONS and lanczos < decomposition
 
 
@@ -90,10 +90,10 @@ class Krylov:
         vector = _unit(centred, self.sizes)
         previous = np.zeros_like(vector)
         off_diagonal = np.zeros(len(self.sizes))
-        vectors = np.empty((N_STEPS, *vector.shape), np.float32)
+        vectors = np.empty((_N_STEPS, *vector.shape), np.float32)
         products = np.empty_like(vectors)
-        tridiagonal = np.zeros((len(self.sizes), N_STEPS, N_STEPS))
-        for step in range(N_STEPS):
+        tridiagonal = np.zeros((len(self.sizes), _N_STEPS, _N_STEPS))
+        for step in range(_N_STEPS):
             vectors[step] = vector
             product = kernel @ vector
             products[step] = product - np.einsum("nc,nc->c", self.share, product)
@@ -102,7 +102,7 @@ class Krylov:
             tridiagonal[:, step, step] = diagonal
             following -= (diagonal * vector + off_diagonal * previous).astype(np.float32)
             off_diagonal = np.linalg.norm(following, axis=0).astype(float)
-            if step + 1 < N_STEPS:
+            if step + 1 < _N_STEPS:
                 tridiagonal[:, step, step + 1] = off_diagonal
                 tridiagonal[:, step + 1, step] = off_diagonal
             previous = vector

@@ -84,7 +84,7 @@ def launch(
             if launcher == "slurm":
                 _run_on_slurm(experiment, remaining, on_status)
             else:
-                _run_here(experiment, remaining, jobs or default_jobs(), on_status)
+                _run_here(experiment, remaining, jobs or _default_jobs(), on_status)
             # Another process may be doing some of them. Those that wait after it has ended were
             # not finished by it, and are done here.
             while any(store.status(task.id) == RUNNING for task in wave):
@@ -92,7 +92,7 @@ def launch(
             remaining = [task for task in wave if store.status(task.id) == WAITING]
 
 
-def default_jobs() -> int:
+def _default_jobs() -> int:
     """One run per graphics card, or one per core."""
     return len(_usable_cards()) or usable_cores()
 
@@ -324,7 +324,7 @@ class SlurmJob:
 
 def _run_on_slurm(experiment: Experiment, tasks: Sequence[Task], on_status: StatusCallback) -> None:
     """Submit runs as an array of jobs, and wait for all of them."""
-    executor = slurm_executor(experiment)
+    executor = _slurm_executor(experiment)
     folder = str(experiment.folder.resolve())
     threads = experiment.config.slurm.cpus
     with executor.batch():
@@ -340,7 +340,7 @@ def _run_on_slurm(experiment: Experiment, tasks: Sequence[Task], on_status: Stat
         on_status(task, experiment.store.status(task.id))
 
 
-def slurm_executor(experiment: Experiment) -> Any:
+def _slurm_executor(experiment: Experiment) -> Any:
     """The executor of submitit, with what the config asks of the cluster."""
     try:
         import submitit

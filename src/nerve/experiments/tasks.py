@@ -186,7 +186,7 @@ class NetworkTask(Task):
             self.row,
             predict_site=False,
         )
-        return save_evaluation(evaluation, folder)
+        return _save_evaluation(evaluation, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +234,7 @@ class PredictionTask(Task):
             self.row,
             predict_site=self.predicts_site,
         )
-        return save_evaluation(evaluation, folder)
+        return _save_evaluation(evaluation, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,7 +383,7 @@ class PredictionFromSavedModel(_PredictionFromFile):
         return features
 
 
-def save_evaluation(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
+def _save_evaluation(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     """Write the tables of an evaluation into the folder of its run.
 
     Parameters
@@ -406,7 +406,7 @@ def save_evaluation(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
 
 
 def load_evaluation(row: Row, cohort: str, folder: Path, facts: dict[str, Any]) -> Evaluation:
-    """Read what `save_evaluation` wrote, for one of the rows that share the run.
+    """Read what `_save_evaluation` wrote, for one of the rows that share the run.
 
     Parameters
     ----------

@@ -394,7 +394,7 @@ class BrainMassModel(nn.Module):
             recompute=recompute,
         )
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self.predictor = projection_head(projection, 2 * projection, projection)
+        self.predictor = _projection_head(projection, 2 * projection, projection)
         width = self.online.width
         self.mask_vector = nn.Parameter(torch.empty(1, 1, width))
         self.extra_tokens = nn.Parameter(torch.empty(1, 2, width))
@@ -405,7 +405,7 @@ class BrainMassModel(nn.Module):
         self.contrast_head = perceptron(width, feedforward, n_regions)
         self.rebuild_head = perceptron(width, feedforward, n_regions)
         with torch.device("cpu"):  # computed, not learned: also if the module is built as meta
-            positions = sine_positions(n_regions + 2, width)
+            positions = _sine_positions(n_regions + 2, width)
         self.positions = nn.Buffer(positions, persistent=False)
 
     def training_loss(self, batch: Sequence[Any], draws: Any) -> Tensor:
@@ -535,7 +535,7 @@ class RegionTransformer(nn.Module):
         ]
         self.layers = nn.ModuleList(layers)
         self.reduce = nn.Sequential(nn.Linear(self.width, 8), nn.LeakyReLU())
-        self.head = projection_head(8 * n_regions, 16 * n_regions, projection)
+        self.head = _projection_head(8 * n_regions, 16 * n_regions, projection)
 
     def tokens(self, rows: Tensor) -> Tensor:
         """Rows of FC padded to the width of the tokens: (batch, regions, width)."""
@@ -560,7 +560,7 @@ class RegionTransformer(nn.Module):
         return self.head(self.features(fc))
 
 
-def projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential:
+def _projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential:
     """BYOL's perceptron: linear, batch norm, ReLU, linear."""
     return nn.Sequential(
         nn.Linear(width_in, hidden),
@@ -570,7 +570,7 @@ def projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential
     )
 
 
-def sine_positions(n_positions: int, width: int) -> Tensor:
+def _sine_positions(n_positions: int, width: int) -> Tensor:
     """Fixed positions, (n, width): sin(p / 10000^(2⌊k/2⌋/width)) at even k, cos at odd k."""
     k = torch.arange(width)
     angle = torch.arange(n_positions).unsqueeze(-1) / 10000 ** (2 * (k // 2) / width)

@@ -313,7 +313,7 @@ class PopulationDataset:
         self.other_windows = other_windows
         self.stride = stride
         self.n_neighbours = n_neighbours
-        self.phenotypes = phenotype_codes(cohort, phenotypes)
+        self.phenotypes = _phenotype_codes(cohort, phenotypes)
         self._sample: dict[str, Tensor] = {}
 
     def __len__(self) -> int:
@@ -429,7 +429,7 @@ def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> n
     return np.linspace(0, n_volumes - length, n_windows).round().astype(int)
 
 
-def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[Tensor | None, Tensor | None]:
+def _phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[Tensor | None, Tensor | None]:
     """Columns as numbers, and the difference below which two participants are alike.
 
     Parameters
@@ -560,7 +560,7 @@ def agreement_loss(a: Tensor, b: Tensor, decorrelation: float) -> Tensor:
     a = standardised(a)
     b = standardised(b)
     agreement = nn.functional.cosine_similarity(a, b.detach(), dim=-1).mean()
-    return 1 - agreement + decorrelation * (decorrelation_loss(a) + decorrelation_loss(b))
+    return 1 - agreement + decorrelation * (_decorrelation_loss(a) + _decorrelation_loss(b))
 
 
 def standardised(x: Tensor) -> Tensor:
@@ -569,7 +569,7 @@ def standardised(x: Tensor) -> Tensor:
     return centred / (centred.square().mean(0) + 1e-8).sqrt()
 
 
-def decorrelation_loss(x: Tensor) -> Tensor:
+def _decorrelation_loss(x: Tensor) -> Tensor:
     """Mean squared difference of the columns' correlation matrix from the identity."""
     identity = torch.eye(x.shape[-1], device=x.device)
     return (x.T @ x / len(x) - identity).square().mean()

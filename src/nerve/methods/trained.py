@@ -461,7 +461,7 @@ class SupervisedMethod(RegressorMixin, TrainedMethod):
             raise NerveError(
                 f"There are {len(groups)} groups for {len(cohort)} participants, expected one each."
             )
-        return split_families(np.asarray(groups), settings)
+        return _split_families(np.asarray(groups), settings)
 
     def state(self) -> dict[str, Any]:
         """Add the scale of the target."""
@@ -500,7 +500,9 @@ class ScalarModule(nn.Module):
         return self.error(self(inputs), target)
 
 
-def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+def _split_families(
+    groups: np.ndarray, settings: TrainingSettings
+) -> tuple[np.ndarray, np.ndarray]:
     """Split into training and validation rows, whole groups at a time.
 
     Parameters

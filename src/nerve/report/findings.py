@@ -152,7 +152,7 @@ def corrected_interval(scores: Mapping[str, float], metric: str) -> tuple[float,
     return low, high
 
 
-def corrected_comparison(comparison: Mapping[Any, Any]) -> tuple[float, float]:
+def _corrected_comparison(comparison: Mapping[Any, Any]) -> tuple[float, float]:
     """The difference of two lines, and its p from the test corrected for overlapping training sets.
 
     The paper's own test calls equal methods different too often; the error rate of this one was
@@ -261,7 +261,7 @@ def _comparison_in_words(
     for pair in rows_at(results.comparisons, *column).to_dict("records"):
         if (pair["line_a"], pair["line_b"]) != (line, other):
             continue
-        difference, p = corrected_comparison(pair)
+        difference, p = _corrected_comparison(pair)
         if not np.isfinite(p):
             break
         if p >= _LEVEL:

@@ -24,7 +24,7 @@ from nerve.report.tables import ResultsTable, extended_table, paper_table
 
 log = logging.getLogger("nerve.report")
 BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
-DOWNLOADS = 800_000  # characters of all tables that are not shown but can be saved from the page
+_DOWNLOADS = 800_000  # characters of all tables that are not shown but can be saved from the page
 _MOST_ROWS = 400  # of a table on the page; its file has all
 _LONG = 12  # rows beyond which a table is folded
 _DRAWN = ("attention", "attention_pairs", "network_weights", "region_occlusion")  # as figures
@@ -202,7 +202,7 @@ def cohort_tables(results: ReportData) -> Iterator[Table]:
         yield Table(results.checks, f"Checks of the cohort, {verdict}")
 
 
-def encoder_tables(results: ReportData) -> Iterator[Table]:
+def _encoder_tables(results: ReportData) -> Iterator[Table]:
     """One row per encoder; reference rows are computed, not trained."""
     rows = []
     for encoder in results.encoders:
@@ -223,7 +223,7 @@ def encoder_tables(results: ReportData) -> Iterator[Table]:
     yield Table(pd.DataFrame(rows).dropna(axis=1, how="all"), "Encoders", digits=4)
 
 
-def score_tables(results: ReportData) -> Iterator[Table]:
+def _score_tables(results: ReportData) -> Iterator[Table]:
     """One row per line of the results, and one per score with all that a reviewer may ask for."""
     if len(results.lines):
         yield Table(row_table(results), "Rows: what was compared", "rows.tsv")
@@ -262,7 +262,7 @@ def row_table(results: ReportData) -> pd.DataFrame:
     return table.fillna({"preset": "", "trained on": ""})
 
 
-def comparison_tables(results: ReportData) -> Iterator[Table]:
+def _comparison_tables(results: ReportData) -> Iterator[Table]:
     """The paired comparisons: best two first, then references against the best method."""
     table = results.comparisons
     if table.empty:
@@ -278,7 +278,7 @@ def comparison_tables(results: ReportData) -> Iterator[Table]:
     yield Table(frame, "Paired comparisons")
 
 
-def interpretation_tables(results: ReportData) -> Iterator[Table]:
+def _interpretation_tables(results: ReportData) -> Iterator[Table]:
     """Tables of maps that figures do not show in full, of the experiment and of its encoders."""
     for label, tables in results.interpretations:
         for name, frame in tables.items():
@@ -300,13 +300,13 @@ def map_downloads(results: ReportData) -> list[Download]:
             source = "data:text/tab-separated-values;base64,"
             source += base64.b64encode(text.encode()).decode()
             n_characters += len(source)
-            if n_characters > DOWNLOADS:
+            if n_characters > _DOWNLOADS:
                 source = ""
             downloads.append(Download(_map_title(label, name), f"{name}.tsv", len(frame), source))
     return downloads
 
 
-def provenance_tables(results: ReportData) -> Iterator[Table]:
+def _provenance_tables(results: ReportData) -> Iterator[Table]:
     """Versions, fingerprints and seeds; runs and how they ended."""
     about = results.about
     facts = dict(about.get("versions", {}))
@@ -326,23 +326,23 @@ def provenance_tables(results: ReportData) -> Iterator[Table]:
     yield Table(runs[columns], "Runs", "runs.tsv", digits=1, note=note)
 
 
-def no_tables(results: ReportData) -> Iterator[Table]:
+def _no_tables(results: ReportData) -> Iterator[Table]:
     """No tables: the template writes these sections."""
     return iter(())
 
 
 # Title, lead and tables of each section, in the order of the page.
 SECTIONS: dict[str, tuple[str, str, Callable[[ReportData], Iterator[Table]]]] = {
-    "findings": ("What was found", "", no_tables),
+    "findings": ("What was found", "", _no_tables),
     "prediction": (
         "In detail",
         "How well targets are predicted in participants whose targets were not used in training.",
-        score_tables,
+        _score_tables,
     ),
     "comparison": (
         "Comparisons",
         "Which differences between methods and settings are more than chance.",
-        comparison_tables,
+        _comparison_tables,
     ),
     "cohorts": (
         "Cohorts",
@@ -352,13 +352,17 @@ SECTIONS: dict[str, tuple[str, str, Callable[[ReportData], Iterator[Table]]]] = 
     "pretraining": (
         "Pretraining",
         "What the encoders learned from FC alone, before any target was predicted.",
-        encoder_tables,
+        _encoder_tables,
     ),
-    "interpretation": ("Interpretation", "What the models rely on.", interpretation_tables),
-    "methods": ("What was run", "", no_tables),
-    "provenance": ("Provenance", "", provenance_tables),
-    "glossary": ("Glossary", "", no_tables),
-    "citations": ("Citations", "Please cite the works that these results are based on.", no_tables),
+    "interpretation": ("Interpretation", "What the models rely on.", _interpretation_tables),
+    "methods": ("What was run", "", _no_tables),
+    "provenance": ("Provenance", "", _provenance_tables),
+    "glossary": ("Glossary", "", _no_tables),
+    "citations": (
+        "Citations",
+        "Please cite the works that these results are based on.",
+        _no_tables,
+    ),
 }
 
 

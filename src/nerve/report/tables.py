@@ -243,7 +243,7 @@ def number(value: float) -> str:
     return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
 
 
-def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
+def _mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
     """Mark the best printed value and the next one; a lone value takes no mark.
 
     Parameters
@@ -311,7 +311,7 @@ def paper_table(results: ReportData | Results) -> ResultsTable | None:
     notes = [
         *_legend(rows, signed, bool(references)),
         *_null_note(results),
-        *setting_notes(results),
+        *_setting_notes(results),
         *_adapted_note(results),
         *view_sentences(rows_of(results.lines)),
         *scope_sentences(results),
@@ -337,7 +337,7 @@ def extended_table(results: ReportData) -> pd.DataFrame:
     return table.join(known).reset_index(drop=True)
 
 
-def setting_notes(results: ReportData) -> list[str]:
+def _setting_notes(results: ReportData) -> list[str]:
     """Notes on what the names of the rows stand for: presets, and every setting that differs."""
     names_of_preset: dict[str, list[str]] = {}
     changed: list[str] = []
@@ -400,7 +400,7 @@ def _ranked(
     comparisons = rows_at(results.comparisons, *column).to_dict("records")
     best_two = [row["p"] for row in comparisons if row["among"] == "methods" and row["best_two"]]
     p = min(best_two, default=_NAN) if shading else _NAN
-    marked = mark_best([cells[line] for line in results.contenders], p)
+    marked = _mark_best([cells[line] for line in results.contenders], p)
     cells = cells | dict(zip(results.contenders, marked, strict=True))
     for row in comparisons:
         if row["among"] == "reference" and row["p"] < LEVEL:

@@ -32,7 +32,7 @@ VIEWS = {
     "(in the tangent space of positive definite matrices); directions in which participants differ "
     "by little more than noise are shrunk towards the group.",
 }
-SCOPE = "Scope: which of the test participants were in the pretraining data of a row."
+_SCOPE = "Scope: which of the test participants were in the pretraining data of a row."
 
 
 def methods_text(results: ReportData) -> list[str]:
@@ -64,7 +64,7 @@ def scope_sentences(results: ReportData) -> list[str]:
             where = f" in {listed(cohorts, most=20)}" if len(results.cohorts) > 1 else ""
             names = "; ".join(results.name_in_table(line) for line in lines)
             sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){where}: {names}.")
-    return [SCOPE, *sentences] if sentences else []
+    return [_SCOPE, *sentences] if sentences else []
 
 
 def view_sentences(rows: Sequence[Row]) -> list[str]:
@@ -131,7 +131,7 @@ def citations(results: ReportData) -> list[dict[str, str]]:
     return works + [known[key] for key in keys]
 
 
-def paragraphs_of(markdown: str) -> list[str]:
+def _paragraphs_of(markdown: str) -> list[str]:
     """Paragraphs of a Markdown text without its headings.
 
     Parameters
@@ -226,7 +226,7 @@ def _protocol_paragraphs(results: ReportData) -> list[str]:
     for name, protocol in about.get("protocols", {}).items():
         rows = rows_on(name, results.rows, scores)
         text = protocol_text(Protocol(**protocol), about["participants"][name], rows)
-        paragraphs_of_cohort[name] = paragraphs_of(text)
+        paragraphs_of_cohort[name] = _paragraphs_of(text)
     if not paragraphs_of_cohort:
         return []
     shared = set.intersection(*map(set, paragraphs_of_cohort.values()))

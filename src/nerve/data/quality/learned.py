@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LITTLE = 0.98  # of the group mean's error, or more: next to nothing was learned
+_LITTLE = 0.98  # of the group mean's error, or more: next to nothing was learned
 
 
 def learned_little(error_ratio: float, epochs: int) -> str:
@@ -27,7 +27,7 @@ def learned_little(error_ratio: float, epochs: int) -> str:
     >>> learned_little(0.98, 10)[:62]
     'Training has learned next to nothing beyond its input (error o'
     """
-    if epochs == 0 or not error_ratio >= LITTLE:
+    if epochs == 0 or not error_ratio >= _LITTLE:
         return ""
     return (
         "Training has learned next to nothing beyond its input (error of masked patches: "

@@ -24,14 +24,14 @@ from nerve.data.quality.order import check_order
 
 # files of a comparison that a report shows
 NUMBERS = "likeness.json"
-MEANS = "likeness.npy"
+_MEANS = "likeness.npy"
 
 # participants of whom a mean is kept, compared or shown: the mean of one is the participant
 FEWEST = 10
 _MOST = 256  # participants of a cohort that enter its signature
 ALIKE = 0.7  # correlation of two group means below which they are not of the same thing
-SPREAD = 1.5  # times wider or narrower
-NEGATIVE = 0.2  # difference between shares of negative values
+_SPREAD = 1.5  # times wider or narrower
+_NEGATIVE = 0.2  # difference between shares of negative values
 _BEYOND = 1.002  # no correlation is larger, however it was rounded
 
 
@@ -134,7 +134,7 @@ class Likeness:  # numpydoc ignore=PR02
         """Write what a report shows of it: likeness.json, and both group means as likeness.npy."""
         if self.trained is None or self.compared is None:
             return
-        write_npy(folder / MEANS, np.stack([self.trained.mean, self.compared.mean]))
+        write_npy(folder / _MEANS, np.stack([self.trained.mean, self.compared.mean]))
         content = {
             "words": self.words,
             "differences": self.differences,
@@ -150,7 +150,7 @@ class Likeness:  # numpydoc ignore=PR02
         if not path.is_file():
             return None
         content = read_json(path)
-        means = np.asarray(open_npy(folder / MEANS, "Run it again."))
+        means = np.asarray(open_npy(folder / _MEANS, "Run it again."))
         if not isinstance(content, dict) or means.ndim != 2 or len(means) != 2:
             raise problem(
                 path,
@@ -212,12 +212,12 @@ def _differences(
             f"Values go up to {signature.largest:.2f}, expected correlations as in {training}: "
             "these may be Fisher z. Ingest again with --values z."
         )
-    elif not 1 / SPREAD < signature.spread / trained.spread < SPREAD:
+    elif not 1 / _SPREAD < signature.spread / trained.spread < _SPREAD:
         yield (
             f"The entries of a matrix spread by {signature.spread:.3f}, {trained.spread:.3f} in "
             f"{training}: another measure (partial correlations, say), filter or length of scan."
         )
-    if abs(signature.negative - trained.negative) > NEGATIVE:
+    if abs(signature.negative - trained.negative) > _NEGATIVE:
         regressed = "this cohort"
         kept = training
         if signature.negative < trained.negative:

@@ -15,11 +15,11 @@ import numpy as np
 from nerve.data.atlas_tables import schaefer_size
 from nerve.data.parcellation import Parcellation
 
-CLEARLY_HIGHER = 1.25  # another order must exceed the declared one by this factor …
-AT_LEAST = 0.05  # … and by this much, before the declared one is doubted
+_CLEARLY_HIGHER = 1.25  # another order must exceed the declared one by this factor …
+_AT_LEAST = 0.05  # … and by this much, before the declared one is doubted
 
 N_SHUFFLES = 200
-FEWEST_REGIONS = 20  # fewer can be shuffled in too few ways
+_FEWEST_REGIONS = 20  # fewer can be shuffled in too few ways
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def clearly_higher(contrast: float, other: float) -> bool:
     -------
     bool
     """
-    return contrast > max(other * CLEARLY_HIGHER, other + AT_LEAST)
+    return contrast > max(other * _CLEARLY_HIGHER, other + _AT_LEAST)
 
 
 def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
@@ -120,7 +120,7 @@ def check_shuffles(mean: np.ndarray, parcellation: Parcellation) -> ShuffleCheck
     """
     networks = np.array(parcellation.networks)
     is_empty = not np.isfinite(mean).any()
-    if parcellation.n_networks < 2 or len(networks) < FEWEST_REGIONS or is_empty:
+    if parcellation.n_networks < 2 or len(networks) < _FEWEST_REGIONS or is_empty:
         return None
     rng = np.random.default_rng(0)
     contrasts = [network_contrast(mean, rng.permutation(networks)) for _ in range(N_SHUFFLES)]

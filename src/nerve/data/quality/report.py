@@ -18,16 +18,16 @@ from nerve.data.quality.likeness import FEWEST, Likeness
 from nerve.data.quality.matrices import POSITIVE, ROUNDING, SMALL, TOLERANCE, scan_matrices
 from nerve.data.quality.order import N_SHUFFLES, OrderCheck, check_order, check_shuffles
 
-MUCH_MOTION = 0.5  # mm of mean framewise displacement
+_MUCH_MOTION = 0.5  # mm of mean framewise displacement
 # more scans than this of one participant are more often those of several, taken for one
-MANY_SCANS = 5
+_MANY_SCANS = 5
 # below what rounding to two decimals does to an eigenvalue (-0.11 at 419 regions)
-CLEARLY_NEGATIVE = -0.2
+_CLEARLY_NEGATIVE = -0.2
 # a group's mean FC outside these limits is not FC
-HIGHEST_MEAN = 0.8
-LOWEST_MEAN = -0.2
+_HIGHEST_MEAN = 0.8
+_LOWEST_MEAN = -0.2
 # share of small positive entries from which on some must be negative
-ONE_SIDED = 0.05
+_ONE_SIDED = 0.05
 _COLUMNS = ["check", "value", "verdict", "detail"]
 
 
@@ -267,7 +267,7 @@ def _scans_row(cohort: Cohort) -> Row:
         verdict = "note"
         share = (n_scans > 1).mean()
         detail = f"{share:.0%} of the participants are averages of several scans"
-    if n_scans.max() >= MANY_SCANS:
+    if n_scans.max() >= _MANY_SCANS:
         verdict = "warning"
         detail += ": `nerve ingest --dry-run` shows which files were taken for whose"
     return "scans", value, verdict, detail
@@ -294,8 +294,8 @@ def _clearly_negative(facts: pd.DataFrame, cohort: Cohort) -> np.ndarray:
     thousandths per region (-0.46 at 419 regions and two runs of 117 volumes), those of a wrong
     unfolding by a few hundredths.
     """
-    limit_of_averages = min(-0.01 * cohort.n_regions, CLEARLY_NEGATIVE)
-    limits = np.where(_is_average(cohort), limit_of_averages, CLEARLY_NEGATIVE)
+    limit_of_averages = min(-0.01 * cohort.n_regions, _CLEARLY_NEGATIVE)
+    limits = np.where(_is_average(cohort), limit_of_averages, _CLEARLY_NEGATIVE)
     return facts["lowest"].to_numpy() < limits
 
 
@@ -391,15 +391,15 @@ def _floor_rows(facts: pd.DataFrame, mean: np.ndarray, cohort: Cohort) -> Iterat
     mean_fc = float(facts["mean"].mean())
     verdict = "ok"
     detail = ""
-    if mean_fc > HIGHEST_MEAN:
+    if mean_fc > _HIGHEST_MEAN:
         verdict = "not usable"
         detail = (
-            f"expected at most {HIGHEST_MEAN}: it looks like cosine similarities, series whose "
+            f"expected at most {_HIGHEST_MEAN}: it looks like cosine similarities, series whose "
             "mean was not removed, or a signal that all regions share."
         )
-    elif mean_fc < LOWEST_MEAN:
+    elif mean_fc < _LOWEST_MEAN:
         verdict = "not usable"
-        detail = f"expected at least {LOWEST_MEAN}: it looks like distances or a changed sign."
+        detail = f"expected at least {_LOWEST_MEAN}: it looks like distances or a changed sign."
     yield "mean FC", f"{mean_fc:.3f}", verdict, detail
 
     shuffles = check_shuffles(mean, cohort.parcellation)
@@ -416,7 +416,7 @@ def _floor_rows(facts: pd.DataFrame, mean: np.ndarray, cohort: Cohort) -> Iterat
         yield "networks against chance", value, verdict, detail
 
     is_binary = bool(facts["is_binary"].mean() > 0.5)
-    is_one_sided = not facts["n_negative"].any() and facts["share_small"].mean() > ONE_SIDED
+    is_one_sided = not facts["n_negative"].any() and facts["share_small"].mean() > _ONE_SIDED
     if is_binary:
         detail = "the entries are two numbers alone: a binary (thresholded) graph, not FC."
         yield "distribution", "binary", "not usable", detail
@@ -443,11 +443,11 @@ def _motion_row(cohort: Cohort) -> Row:
         detail = "there is no column mean_fd: motion cannot be held constant"
         return "motion", "not known", "note", detail
     motion = pd.to_numeric(cohort.participants["mean_fd"], errors="coerce")
-    n_moving = int((motion > MUCH_MOTION).sum())
+    n_moving = int((motion > _MUCH_MOTION).sum())
     n_unknown = int(motion.isna().sum())
     notes = []
     if n_moving:
-        notes.append(f"{n_moving} above {MUCH_MOTION} mm")
+        notes.append(f"{n_moving} above {_MUCH_MOTION} mm")
     if n_unknown:
         notes.append(f"{n_unknown} not known")
     verdict = "note" if notes else "ok"

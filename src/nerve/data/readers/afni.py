@@ -55,7 +55,7 @@ class AFNI(Reader):
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix of correlations (`CC`), or of partial ones (`--measure partial`)."""
-        labels, matrices = read_netcc(scan.path)
+        labels, matrices = _read_netcc(scan.path)
         name = "PC" if options.measure == "partial" else "CC"
         if name not in matrices:
             raise problem(
@@ -70,7 +70,7 @@ class AFNI(Reader):
         )
 
 
-def read_netcc(path: Path) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+def _read_netcc(path: Path) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     """The labels and the matrices of a `.netcc` file.
 
     Parameters

@@ -38,7 +38,7 @@ from nerve.data.readers.opening import files_below, keep_latest
 from nerve.data.readers.text import read_numbers
 
 MATRIX = "_relmat.dense.tsv"
-BESIDE = {
+_BESIDE = {
     "sidecar": "_relmat.json",
     "nodes": "_nodeindices.tsv",
     "atlas": "_dseg.tsv",
@@ -97,7 +97,7 @@ class BEP017(Reader):
 
 
 def _scan(name: BidsName, top: Path) -> ScanFile:
-    beside = {key: _inherited(name, top, ending) for key, ending in BESIDE.items()}
+    beside = {key: _inherited(name, top, ending) for key, ending in _BESIDE.items()}
     return name.as_scan("fc", extra={"measure": name.get("meas", "stat"), **beside})
 
 

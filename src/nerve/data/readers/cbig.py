@@ -20,8 +20,8 @@ from nerve.data.readers.opening import files_below
 from nerve.data.readers.own_words import own_ids, own_labels
 from nerve.data.readers.unfolding import from_triangle, unfoldings
 
-MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
-TRIANGLES = ("features_rs", "features")
+_MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
+_TRIANGLES = ("features_rs", "features")
 _LABELS = "struct_names"
 
 
@@ -41,7 +41,7 @@ class CBIG(Reader):
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """Files whose arrays have CBIG's names; only the first few are opened."""
         files = [path for path in files_below(source, ".mat") if path.stem != _LABELS]
-        known = (*MATRICES, *TRIANGLES) if options.variable is None else (options.variable,)
+        known = (*_MATRICES, *_TRIANGLES) if options.variable is None else (options.variable,)
         shapes: Shapes = {}
         for path in files[:N_OPENED_IN_FIND]:
             shapes = _shapes(path, known)
@@ -72,7 +72,7 @@ class CBIG(Reader):
             column = read_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
             matrix = from_triangle(column, "upper", scan.path)
         else:
-            name = choose_variable(array_shapes(scan.path), MATRICES, options.variable, scan.path)
+            name = choose_variable(array_shapes(scan.path), _MATRICES, options.variable, scan.path)
             matrix = read_array(scan.path, name)
         if beside.is_file():
             labels: tuple[str, ...] | None = read_words(beside, _LABELS)
@@ -102,5 +102,5 @@ def _holds_triangles(name: str, shape: tuple[int, ...], is_stated: bool) -> bool
     is_upper_triangle = any(
         unfolding.order == "upper" and not unfolding.diagonal for unfolding in unfoldings(shape[0])
     )
-    is_named_so = name in TRIANGLES or (is_stated and shape[0] != shape[1])
+    is_named_so = name in _TRIANGLES or (is_stated and shape[0] != shape[1])
     return is_upper_triangle and is_named_so

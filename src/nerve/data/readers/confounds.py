@@ -24,18 +24,18 @@ from nerve.data.readers.opening import require_file
 from nerve.data.readers.text import column_of_numbers, read_table
 
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
-TISSUE = ("csf", "white_matter")
+_TISSUE = ("csf", "white_matter")
 _ALL_TERMS = ("", "_derivative1", "_power2", "_derivative1_power2")
-N_COMPCOR = 5
+_N_COMPCOR = 5
 
 # name -> (base columns, terms made of each)
 STRATEGIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "none": ((), ()),
     "6p": (MOTION, ("",)),
-    "8p": (MOTION + TISSUE, ("",)),
+    "8p": (MOTION + _TISSUE, ("",)),
     "24p": (MOTION, _ALL_TERMS),
-    "32p": (MOTION + TISSUE, _ALL_TERMS),
-    "36p": ((*MOTION, *TISSUE, "global_signal"), _ALL_TERMS),
+    "32p": (MOTION + _TISSUE, _ALL_TERMS),
+    "36p": ((*MOTION, *_TISSUE, "global_signal"), _ALL_TERMS),
     "acompcor": (MOTION, ("", "_derivative1")),
 }
 
@@ -224,12 +224,12 @@ def _term(table: pd.DataFrame, base: str, term: str, where: object) -> np.ndarra
 def _compcor(table: pd.DataFrame) -> list[str]:
     """The columns of cosines and of anatomical components (of CSF and white matter, or of both)."""
     names = [str(name) for name in table.columns]
-    separate = [f"c_comp_cor_{i:02d}" for i in range(N_COMPCOR)]
-    separate += [f"w_comp_cor_{i:02d}" for i in range(N_COMPCOR)]
+    separate = [f"c_comp_cor_{i:02d}" for i in range(_N_COMPCOR)]
+    separate += [f"w_comp_cor_{i:02d}" for i in range(_N_COMPCOR)]
     components = [name for name in separate if name in names]
     if not components:
         combined = sorted(name for name in names if name.startswith("a_comp_cor_"))
-        components = combined[: 2 * N_COMPCOR]
+        components = combined[: 2 * _N_COMPCOR]
     if not components:
         components = ["a_comp_cor_00"]  # reported as missing
     return components + [name for name in names if name.startswith("cosine")]

@@ -27,7 +27,7 @@ from nerve.data.readers.derivatives import (
 from nerve.data.readers.opening import files_below
 from nerve.data.readers.text import read_numbers
 
-WITHDRAWN = (
+_WITHDRAWN = (
     "WARNING: the Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the "
     "repetition time was reset to "
     "1 s, so the band-pass filter is wrong): if these files are of it, use the XCP-D release of "
@@ -59,7 +59,7 @@ class CPAC(Reader):
         )
         others = {_version(name) for name in kinds[kind]} - {version}
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
-        notes = [WITHDRAWN]
+        notes = [_WITHDRAWN]
         if same_atlas:
             notes.append(
                 f"Matrices of {version.variant} were taken; the source also has "

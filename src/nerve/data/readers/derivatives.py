@@ -20,7 +20,7 @@ from nerve._utils.errors import NerveError, did_you_mean, listed
 from nerve.data.readers.base import Options, ScanFile
 
 Named = TypeVar("Named")
-SCAN_ENTITIES = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo")
+_SCAN_ENTITIES = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class BidsName:  # numpydoc ignore=PR02
     @property
     def scan(self) -> tuple[str, ...]:
         """What identifies the recording: participant, session, task, run and the like."""
-        return tuple(self.get(key) for key in SCAN_ENTITIES)
+        return tuple(self.get(key) for key in _SCAN_ENTITIES)
 
     def companion(self, others: Mapping[tuple[str, ...], BidsName]) -> Path | None:
         """The file (of motion, of confounds) that belongs to it, if there is one."""
@@ -153,7 +153,7 @@ def one_version(
     version : callable
         Name → its version.
     preferred : str
-        See `choose_version`.
+        See `_choose_version`.
 
     Returns
     -------
@@ -169,11 +169,11 @@ def one_version(
     kind = next((kind for kind in by_preference if kinds.get(kind)), "")
     if not kind:
         return "", [], Version("")
-    chosen = choose_version(map(version, kinds[kind]), options, preferred)
+    chosen = _choose_version(map(version, kinds[kind]), options, preferred)
     return kind, [name for name in kinds[kind] if version(name) == chosen], chosen
 
 
-def choose_version(available: Iterable[Version], options: Options, preferred: str = "") -> Version:
+def _choose_version(available: Iterable[Version], options: Options, preferred: str = "") -> Version:
     """The one version to read.
 
     The user names it with `--atlas` (the atlas, or the atlas with its variant as listed); otherwise

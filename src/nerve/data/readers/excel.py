@@ -24,8 +24,8 @@ from nerve.data.readers.opening import explained_errors, require_file
 
 ENDINGS = (".xlsx", ".xlsm")
 NOT_READ = (".xls", ".ods")
-MOST_ROWS = 200_000
-MOST_CELLS = 10_000_000  # rows × columns
+_MOST_ROWS = 200_000
+_MOST_CELLS = 10_000_000  # rows × columns
 _HEADER_WITHIN = 30  # rows in which the names of the columns are looked for
 
 
@@ -71,7 +71,7 @@ def read_workbook(
         try:
             chosen = _choose_sheet(path, workbook.worksheets, sheet, keys)
             declared_rows = chosen.max_row or 0
-            if declared_rows > MOST_ROWS:
+            if declared_rows > _MOST_ROWS:
                 raise _too_large(path, f"it has {declared_rows:,} rows")
             chosen.reset_dimensions()  # what a file declares may be less than what it holds
             rows = _read_rows(path, chosen.iter_rows(values_only=True))
@@ -157,10 +157,10 @@ def _read_rows(path: Path, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     width = 0
     for number, row in enumerate(rows, start=1):
         n_cells += len(row)
-        if number > MOST_ROWS:
-            raise _too_large(path, f"it has cells beyond row {MOST_ROWS:,}")
-        if n_cells > MOST_CELLS:
-            raise _too_large(path, f"it has more than {MOST_CELLS:,} cells")
+        if number > _MOST_ROWS:
+            raise _too_large(path, f"it has cells beyond row {_MOST_ROWS:,}")
+        if n_cells > _MOST_CELLS:
+            raise _too_large(path, f"it has more than {_MOST_CELLS:,} cells")
         cells = [_cell(value) for value in row]
         while cells and cells[-1] == "":
             cells.pop()
@@ -168,7 +168,7 @@ def _read_rows(path: Path, rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
         if cells:
             n_rows_with_content = number
             width = max(width, len(cells))
-    if n_rows_with_content * width > MOST_CELLS:
+    if n_rows_with_content * width > _MOST_CELLS:
         raise _too_large(path, f"it has {n_rows_with_content:,} rows and {width:,} columns")
     return [cells + [""] * (width - len(cells)) for cells in kept[:n_rows_with_content]]
 
@@ -187,7 +187,7 @@ def _cell(value: Any) -> Any:
 
 
 def _too_large(path: Path, cause: str) -> NerveError:
-    expected = f"at most {MOST_ROWS:,} rows and {MOST_CELLS:,} cells in a workbook"
+    expected = f"at most {_MOST_ROWS:,} rows and {_MOST_CELLS:,} cells in a workbook"
     remedy = (
         "Delete rows and columns that hold nothing, or save the sheet as .csv, which may be longer."
     )

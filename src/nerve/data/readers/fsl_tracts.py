@@ -19,7 +19,7 @@ from nerve.data.readers.opening import files_below
 from nerve.data.readers.text import read_numbers
 
 MATRIX = "fdt_network_matrix"
-TOTALS = "waytotal"
+_TOTALS = "waytotal"
 _NOTE = "each row was divided by its waytotal, then the mean of the matrix and its mirror taken"
 
 
@@ -40,13 +40,13 @@ class FSLTracts(Reader):
 
     def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The share of the samples of each seed that reached the other, in both directions."""
-        beside = scan.path.with_name(TOTALS)
+        beside = scan.path.with_name(_TOTALS)
         if not beside.is_file():
             raise problem(
                 scan.path,
-                f"there is no {TOTALS} beside it",
+                f"there is no {_TOTALS} beside it",
                 expected="the number of samples of each seed, by which rows are divided",
-                remedy=f"Copy {TOTALS} of the same run of probtrackx2 into its folder.",
+                remedy=f"Copy {_TOTALS} of the same run of probtrackx2 into its folder.",
             )
         counts = read_numbers(scan.path, "no", "no").values
         totals = read_numbers(beside, "no", "no").values.ravel()

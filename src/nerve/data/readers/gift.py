@@ -9,7 +9,7 @@ from nerve.data.readers.arrays import array_shapes, last_name
 from nerve.data.readers.base import N_OPENED_IN_FIND, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.opening import files_below
 
-DYNAMIC = "fncdyn"
+_DYNAMIC = "fncdyn"
 
 
 class GIFT(Reader):
@@ -24,7 +24,7 @@ class GIFT(Reader):
                 shapes = array_shapes(path)
             except NerveError:  # reported when it is read
                 continue
-            dynamic = [name for name in shapes if last_name(name) == DYNAMIC]
+            dynamic = [name for name in shapes if last_name(name) == _DYNAMIC]
             if dynamic and options.variable in (None, *dynamic):
                 shape = shapes[dynamic[0]]
                 raise problem(

@@ -106,7 +106,7 @@ def match_ids(data_ids: Sequence[str], table_ids: Iterable[str]) -> IdMatch:
     return best
 
 
-def commonest_difference(data_ids: Sequence[str], table_ids: Sequence[str]) -> str:
+def _commonest_difference(data_ids: Sequence[str], table_ids: Sequence[str]) -> str:
     """Say what most often tells the ids of the data from those of the table.
 
     Parameters
@@ -168,7 +168,7 @@ def both_sides(data_ids: Sequence[str], table_ids: Sequence[str]) -> str:
     theirs = listed(table_ids, most=3)
     if not theirs:
         return f"without a partner are {ours} of the data, and the table has no further ids"
-    difference = commonest_difference(data_ids, table_ids)
+    difference = _commonest_difference(data_ids, table_ids)
     return f"without a partner are {ours} of the data and {theirs} of the table: {difference}"
 
 

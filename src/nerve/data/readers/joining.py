@@ -24,8 +24,8 @@ from nerve.data.readers.participants_table import (
     open_table,
 )
 
-NO_DATA = "in the participants table, but no data were found"
-NO_ROW = "data were found, but no row in the participants table"
+_NO_DATA = "in the participants table, but no data were found"
+_NO_ROW = "data were found, but no row in the participants table"
 MOST_EXCLUDED = 0.2  # share of the scans: more are left out only with --allow-exclusions
 _Scans = Mapping[str, Sequence[ScanFile]]
 
@@ -115,10 +115,10 @@ def join_participants(scans: _Scans, options: Options) -> Join:
     table, codes, code_notes = apply_na_values(table, options.na_values, where)
 
     # who is left out
-    excluded = dict.fromkeys(without_data, NO_DATA)
+    excluded = dict.fromkeys(without_data, _NO_DATA)
     excluded |= other_sessions
     without_row = [data_id for data_id in with_data if data_id not in pairs]
-    excluded |= dict.fromkeys(without_row, NO_ROW)
+    excluded |= dict.fromkeys(without_row, _NO_ROW)
     if without_data:
         ids = listed(without_data, most=5)
         notes.append(f"{counted(len(without_data))} without data ({ids})")
@@ -141,12 +141,12 @@ def join_participants(scans: _Scans, options: Options) -> Join:
     return Join(table, excluded, rows, notes, codes, code_notes)
 
 
-def bare_session(session: object) -> str:
+def _bare_session(session: object) -> str:
     """The name of a session without `ses-`, and without the `.0` of a column of numbers."""
     return str(session).strip().removeprefix("ses-").removesuffix(".0")
 
 
-def normal_session(session: str) -> str:
+def _normal_session(session: str) -> str:
     """The name of a session without case, separators and leading zeros.
 
     Parameters
@@ -164,7 +164,7 @@ def normal_session(session: str) -> str:
     >>> normal_session("01")
     '1'
     """
-    words = re.sub(r"(?<![0-9])0+(?=[0-9])", "", bare_session(session).casefold())
+    words = re.sub(r"(?<![0-9])0+(?=[0-9])", "", _bare_session(session).casefold())
     return re.sub(r"[^a-z0-9]", "", words)
 
 
@@ -253,7 +253,7 @@ def _row_of_each(
     visit_of, match_note = _match_sessions(named, visits, options.sessions, where)
     rows = []
     other_sessions = {}
-    bare_sessions = table["session_id"].map(bare_session)
+    bare_sessions = table["session_id"].map(_bare_session)
     for participant, group in table.groupby("participant_id", sort=False):
         wanted = {visit_of.get(session, session) for session in scan_sessions[str(participant)]}
         if len(wanted) > 1:
@@ -289,7 +289,7 @@ def _rows_of_visit(
             "--visit needs a column of visits and there is none",
             remedy="Say which it is: --columns session_id=THEIRS.",
         )
-    is_visit = table["session_id"].map(bare_session) == bare_session(visit)
+    is_visit = table["session_id"].map(_bare_session) == _bare_session(visit)
     if not is_visit.any():
         visits = sorted({str(name) for name in table["session_id"].dropna()}, key=natural_key)
         raise problem(where, f"no row is of visit {visit!r}", expected=f"one of {listed(visits)}")
@@ -306,9 +306,9 @@ def _match_sessions(
     named: Sequence[str], visits: Sequence[str], user_map: Mapping[str, str], where: object
 ) -> tuple[dict[str, str], str]:
     """Session of the scans → bare session of the table, and how they were matched."""
-    bare_visits = dict.fromkeys(bare_session(visit) for visit in visits)
+    bare_visits = dict.fromkeys(_bare_session(visit) for visit in visits)
     if user_map:
-        visit_of = {session: bare_session(visit) for session, visit in user_map.items()}
+        visit_of = {session: _bare_session(visit) for session, visit in user_map.items()}
         unknown = [visit for visit in visit_of.values() if visit not in bare_visits]
         if unknown or not set(visit_of) & set(named):
             raise NerveError(
@@ -344,7 +344,7 @@ def _match_sessions(
 def _by_normal_name(words: Iterable[str]) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
     for word in words:
-        names.setdefault(normal_session(word), []).append(word)
+        names.setdefault(_normal_session(word), []).append(word)
     return names
 
 

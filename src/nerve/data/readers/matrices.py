@@ -19,12 +19,12 @@ from nerve.data.readers.base import Options, SampledScans, ScanData
 TOLERANCE = 1e-3
 # share of the trace: what rounding to two digits may put into eigenvalues below zero
 MOST_NEGATIVE = 0.03
-LARGEST_Z = 5.0  # larger values are z statistics, no Fisher z: r would be .9999
+_LARGEST_Z = 5.0  # larger values are z statistics, no Fisher z: r would be .9999
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _N_THOROUGH = 5  # scans of which eigenvalues are computed
 # regions from which on Fisher z has values beyond 1, so that none of them shows r
 # (docs/decisions.md)
-REGIONS_THAT_SHOW_Z = 100
+_REGIONS_THAT_SHOW_Z = 100
 
 
 def apply_measure(data: ScanData, options: Options, where: object) -> ScanData:
@@ -213,7 +213,7 @@ def infer_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
         return ""
     off_diagonal = matrix[~np.eye(len(matrix), dtype=bool)]
     largest = float(np.nanmax(np.abs(off_diagonal), initial=0.0))
-    if largest > LARGEST_Z:
+    if largest > _LARGEST_Z:
         return ""
     diagonal = matrix.diagonal()
     known = diagonal[~np.isnan(diagonal)]
@@ -411,7 +411,7 @@ def _may_be_either(matrix: np.ndarray) -> bool:
     """Whether r and Fisher z both fit: a blank diagonal, and few regions, none beyond 1."""
     diagonal = np.asarray(matrix, np.float64).diagonal()
     is_blank = bool((np.isnan(diagonal) | (np.abs(diagonal) <= TOLERANCE)).all())
-    return is_blank and len(matrix) < REGIONS_THAT_SHOW_Z
+    return is_blank and len(matrix) < _REGIONS_THAT_SHOW_Z
 
 
 def _is_positive_only_as_z(matrix: np.ndarray) -> bool:

@@ -289,7 +289,7 @@ def bare_name(path: Path) -> tuple[str, str]:
     return name, "_".join(occasions)
 
 
-def choose_candidate(paths: Sequence[str], names: Sequence[str]) -> Candidate:
+def _choose_candidate(paths: Sequence[str], names: Sequence[str]) -> Candidate:
     """Choose the part of the paths that is the participant.
 
     Parameters
@@ -351,7 +351,7 @@ def _name_by_difference(
     paths = [path_below(scan.path, root) for scan in scans]
     names = [bare_name(scan.path)[0] for scan in scans]
     try:
-        candidate = choose_candidate(paths, names)
+        candidate = _choose_candidate(paths, names)
     except AmbiguousParticipants:
         if any(certain):  # a table names the others, and these have no row in it
             return list(scans)

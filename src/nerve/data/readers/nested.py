@@ -93,7 +93,7 @@ def contents_of_mat5(path: Path) -> Contents:
     return contents
 
 
-def visit_datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
+def _visit_datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
     """Go through the data sets of an HDF5 file that lie in the file itself.
 
     Links to other places are not followed: to read such a file would be to read whatever file of
@@ -143,7 +143,7 @@ def contents_of_hdf5(file: h5py.File, *, is_matlab: bool) -> Contents:
     Contents
     """
     contents = Contents()
-    for key, dataset in visit_datasets(file):
+    for key, dataset in _visit_datasets(file):
         name = key.replace("/", ".") if is_matlab else key
         if _is_text(dataset):
             contents.words[name] = _words_of(dataset)

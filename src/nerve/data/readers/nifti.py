@@ -25,8 +25,8 @@ from nerve.data.readers.opening import explained_errors, files_below, keep_lates
 from nerve.data.readers.text import column_of_numbers
 
 VOLUMES = (".nii.gz", ".nii")
-SURFACES = ".dtseries.nii"
-SURFACE_LABELS = ".dlabel.nii"
+_SURFACES = ".dtseries.nii"
+_SURFACE_LABELS = ".dlabel.nii"
 Extracted = tuple[np.ndarray, tuple[str, ...] | None, float]  # series, labels, seconds per volume
 _FD = "framewise_displacement"
 _SPACES = ("MNI152NLin6Asym", "MNI152NLin2009cAsym")  # Schaefer's label images are in the first
@@ -41,15 +41,15 @@ class NIfTI(Reader):
     def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per recording, in one space."""
         names = parse_names(
-            files_below(source, "_bold.nii.gz", "_bold.nii", SURFACES, "_timeseries.tsv")
+            files_below(source, "_bold.nii.gz", "_bold.nii", _SURFACES, "_timeseries.tsv")
         )
         surface = options.atlas_image is not None and options.atlas_image.name.endswith(
-            SURFACE_LABELS
+            _SURFACE_LABELS
         )
         images = [name for name in names if _is_image(name, surface)]
         if surface:  # HCP's names are not those of BIDS
             bids = {name.path for name in names}
-            paths = [path for path in files_below(source, SURFACES) if path not in bids]
+            paths = [path for path in files_below(source, _SURFACES) if path not in bids]
             images += [name_of(path, source) for path in paths]
         if not images:
             return []
@@ -75,7 +75,7 @@ class NIfTI(Reader):
                 "there is no …_desc-confounds_timeseries.tsv for it",
                 remedy="Put it beside the image, or say --denoise none.",
             )
-        extract = _surface_series if scan.path.name.endswith(SURFACES) else _volume_series
+        extract = _surface_series if scan.path.name.endswith(_SURFACES) else _volume_series
         series, labels, repetition_time = extract(scan, atlas, options)
         nuisance = regressors(table, denoising.strategy, scan.path)
         motion = column_of_numbers(table, _FD, scan.path) if _FD in table.columns else None
@@ -88,7 +88,7 @@ def _is_image(name: BidsName, surface: bool) -> bool:
     if name.suffix != "bold":
         return False
     if surface:
-        return name.extension == SURFACES
+        return name.extension == _SURFACES
     return (
         name.extension in VOLUMES
         and name.get("desc") == "preproc"

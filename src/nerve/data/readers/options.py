@@ -27,7 +27,7 @@ from nerve.data.readers.registry import READERS
 from nerve.data.readers.text import read_lines
 from nerve.data.readers.unfolding import ORDERS
 
-CHOICES = {
+_CHOICES = {
     "format": ("auto", *READERS),
     "values": ("auto", "r", "z"),
     "unfolding": ("auto", *ORDERS),
@@ -64,8 +64,8 @@ def check_options(source: Path, options: Mapping[str, Any]) -> Options:
         if name not in known:
             sentence = f"There is no setting {name!r}, expected one of {listed(known, most=40)}."
             raise NerveError(sentence + did_you_mean(name, known))
-        if name in CHOICES:
-            one_of(f"--{name}", value, CHOICES[name])
+        if name in _CHOICES:
+            one_of(f"--{name}", value, _CHOICES[name])
     stated = {name: value for name, value in options.items() if value is not None}
     if "measure" in stated:
         stated["measure"] = _parse_measure(str(stated["measure"]))

@@ -13,13 +13,13 @@ from nerve._utils.workers import TerminatedWorkerError, worker_processes
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-WORTH_PROCESSES = 32  # items below which starting processes costs more than it gains
+_WORTH_PROCESSES = 32  # items below which starting processes costs more than it gains
 ITEMS_PER_PROCESS = 16  # that are computed before the first of them is handed on
 
 
 def processes_for(n_items: int, jobs: int | None = None) -> int:
     """How many processes `in_order` uses: ``jobs``, or one per core; for few items one."""
-    if n_items < WORTH_PROCESSES:
+    if n_items < _WORTH_PROCESSES:
         return 1
     return min(jobs or usable_cores(), n_items)
 

@@ -34,7 +34,7 @@ from nerve.data.readers.plan_lines import PlanLine
 from nerve.data.readers.planning import Plan, read_scan
 from nerve.data.readers.regions import reorder_matrix
 
-MOST_MISSING = 0.5  # share of the regions: who lacks more is left out whatever --missing says
+_MOST_MISSING = 0.5  # share of the regions: who lacks more is left out whatever --missing says
 _ADVICE = "; --missing drop-region or impute-group-mean would keep the participant"
 
 
@@ -339,12 +339,12 @@ class ParticipantReader:
     def _lacks_too_much(self, data: ParticipantData) -> str:
         """Which regions are missing, where they are too many."""
         share = data.missing.mean()
-        allowed = 0.0 if self.options.missing == "drop-participant" else MOST_MISSING
+        allowed = 0.0 if self.options.missing == "drop-participant" else _MOST_MISSING
         if share <= allowed:
             return ""
         labels = self.plan.regions.target.labels
         names = [labels[region] for region in np.flatnonzero(data.missing)]
-        advice = _ADVICE if share <= MOST_MISSING else ""
+        advice = _ADVICE if share <= _MOST_MISSING else ""
         where = self.plan.scans[data.participant][0].where
         missing = f"{len(names)} of {len(labels)} regions have no data ({listed(names, most=4)})"
         return f"{where}: {missing}{advice}"

@@ -27,7 +27,7 @@ ID_COLUMNS = (
     "Record ID",
 )  # fmt: skip
 # names in the releases of ABIDE, ABCD, HCP, UK Biobank and RBC → ours
-KNOWN_COLUMNS = {
+_KNOWN_COLUMNS = {
     "SITE_ID": "site", "site_id_l": "site", "study_site": "site", "scanner": "site",
     "AGE_AT_SCAN": "age", "Age_in_Yrs": "age", "Age": "age", "AGE": "age",
     "SEX": "sex", "Sex": "sex", "Gender": "sex", "gender": "sex",
@@ -46,7 +46,7 @@ _REPEAT_COLUMNS = ("redcap_repeat_instrument", "Repeat Instrument")
 
 # columns of ours that are text, and those that no code for missing touches unless it names them
 _WORDS = ("participant_id", "session_id", "family_id")
-NOT_MEASURED = (*_WORDS, "site")
+_NOT_MEASURED = (*_WORDS, "site")
 
 
 def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) -> dict[str, str]:
@@ -150,7 +150,7 @@ def rename_columns(
     renames = {theirs: ours for ours, theirs in columns.items()}
     taken = (set(table.columns) - set(renames)) | set(columns)
     renamed = []
-    for theirs, ours in KNOWN_COLUMNS.items():
+    for theirs, ours in _KNOWN_COLUMNS.items():
         if theirs in table.columns and theirs not in renames and ours not in taken:
             renames[theirs] = ours
             taken.add(ours)
@@ -347,7 +347,7 @@ def apply_na_values(
     n_emptied_by = dict.fromkeys(itertools.chain.from_iterable(codes.values()), 0)
     for name in table.columns:
         of_column = codes.get(str(name), ())
-        if name not in NOT_MEASURED:
+        if name not in _NOT_MEASURED:
             of_column = (*codes.get("", ()), *of_column)
         is_code = pd.Series(False, index=table.index)
         for code in of_column:
@@ -414,7 +414,7 @@ def _read_table(source: Path, words: tuple[str, ...], sheet: str | None) -> pd.D
 
 def _text_columns(words: Iterable[str]) -> dict[str, type[str]]:
     """The columns that are text: ids, sessions and families, by their names in any release."""
-    known = [theirs for theirs, ours in KNOWN_COLUMNS.items() if ours in _WORDS]
+    known = [theirs for theirs, ours in _KNOWN_COLUMNS.items() if ours in _WORDS]
     return dict.fromkeys((*ID_COLUMNS, *_WORDS, *known, *words), str)
 
 

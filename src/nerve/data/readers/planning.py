@@ -151,8 +151,8 @@ def make_plan(source: Path, options: Options) -> Plan:
     options = reader.complete_options(options, files)
 
     # participants and sessions: whose each scan is, and which of several are read
-    candidates = filter_scans(files, options)
-    scans, repeat_notes = group_scans(candidates, options.repeats)
+    candidates = _filter_scans(files, options)
+    scans, repeat_notes = _group_scans(candidates, options.repeats)
     n_scans = _n_readable(files)
     n_found = f"{counted(n_scans, 'scan')} of {counted(len(scans))}"
     notes = [f"format {reader.name}: {reader.describe}; {n_found}", *repeat_notes]
@@ -176,7 +176,7 @@ def make_plan(source: Path, options: Options) -> Plan:
     region_notes: list[str] = []
     refusal: NerveError | MemoryError | None = None
     try:
-        sampled = read_sample(reader, scans, options)
+        sampled = _read_sample(reader, scans, options)
         first_scan, first_data = sampled[0]
         regions, region_notes = plan_regions(first_data, options, first_scan.where)
         notes += region_notes
@@ -271,7 +271,7 @@ def find_scans(source: Path, options: Options) -> tuple[Reader, list[ScanFile]]:
     raise problem(source, cause, expected=expected, remedy=remedy)
 
 
-def filter_scans(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
+def _filter_scans(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
     """Keep the scans of the session and task that the user asked for, and normalise their ids.
 
     Parameters
@@ -305,7 +305,7 @@ def filter_scans(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
     return kept
 
 
-def group_scans(
+def _group_scans(
     scans: Sequence[ScanFile], rule: str = "average"
 ) -> tuple[dict[str, list[ScanFile]], list[str]]:
     """Group scans by participant, in natural order of ids, and apply the rule for several scans.
@@ -348,7 +348,9 @@ def group_scans(
     return chosen, [note]
 
 
-def read_sample(reader: Reader, scans: dict[str, list[ScanFile]], options: Options) -> SampledScans:
+def _read_sample(
+    reader: Reader, scans: dict[str, list[ScanFile]], options: Options
+) -> SampledScans:
     """Read scans of participants all over the source, to learn what it holds.
 
     One scan is enough where it is not in question whether matrices hold r or Fisher z.

@@ -20,7 +20,7 @@ from nerve.data.readers.plan_lines import DATA_ENDINGS, PlanLine, reason_of_unre
 from nerve.data.readers.planning import Plan, make_plan, read_scan
 
 #: Columns of the table of files.
-FILE_COLUMNS = (
+_FILE_COLUMNS = (
     "file", "participant", "session", "task", "run", "shape", "values", "what becomes of it",
 )  # fmt: skip
 
@@ -34,7 +34,7 @@ class Preview:  # numpydoc ignore=PR02
     lines : list of PlanLine
         The plan that ingest follows and keeps with the cohort.
     files : DataFrame
-        A row per file (or entry of a file) with `FILE_COLUMNS`.
+        A row per file (or entry of a file) with `_FILE_COLUMNS`.
     n_participants : int
         How many would be written.
     refusal : NerveError or MemoryError, optional
@@ -109,7 +109,7 @@ def preview(source: str | os.PathLike[str], **options: Any) -> Preview:
         if path not in known_paths:
             reason = reason_of_unread(path, plan.reader)
             rows.append(_row(ScanFile("", path), plan, fate=f"left out: {reason}"))
-    table = pd.DataFrame(rows, columns=list(FILE_COLUMNS))
+    table = pd.DataFrame(rows, columns=list(_FILE_COLUMNS))
     table = table.drop_duplicates(["file", "participant", "session", "task", "run"])
     lines = [*plan.lines, reader.losses_line()]
     return Preview(lines, table, reader.n_participants, refusal)

@@ -20,7 +20,7 @@ from nerve.data.readers.ids import counted
 
 N_ASEG = 19  # subcortical regions that CBIG appends to Schaefer's
 OTHER_ATLAS = "Name the parcellation that the data were made with (--parcellation NAME or TSV)."
-MOST_LACKING = 0.1  # of the regions: a file that lacks more was made with another atlas
+_MOST_LACKING = 0.1  # of the regions: a file that lacks more was made with another atlas
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Regions:  # numpydoc ignore=PR02
                 return np.arange(n_regions)
             return self.order.positions_of(self.target)
         lacking = np.flatnonzero(index < 0)
-        if len(lacking) > MOST_LACKING * len(index):
+        if len(lacking) > _MOST_LACKING * len(index):
             names = listed([self.target.labels[region] for region in lacking], most=2)
             raise problem(
                 where,
@@ -226,7 +226,7 @@ def _with_known_atlas(options: Options, labels: tuple[str, ...]) -> Options:
             lacking = (file.positions_of(target) < 0).mean()
         except NerveError:  # labels of another size
             continue
-        if lacking <= MOST_LACKING:
+        if lacking <= _MOST_LACKING:
             return replace(options, parcellation=target)
     return options
 

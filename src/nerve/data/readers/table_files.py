@@ -19,9 +19,9 @@ from nerve._utils.errors import listed, problem
 from nerve._utils.formulas import unguarded_table
 from nerve.data.readers.opening import explained_errors, require_file
 
-ARROW = {".parquet": "parquet", ".feather": "feather"}
-STATISTICS = (".sav", ".zsav", ".dta")
-ENDINGS = (*ARROW, *STATISTICS)
+_ARROW = {".parquet": "parquet", ".feather": "feather"}
+_STATISTICS = (".sav", ".zsav", ".dta")
+ENDINGS = (*_ARROW, *_STATISTICS)
 _BYTES_PER_CELL = 8
 
 
@@ -40,13 +40,13 @@ def read_table_file(path: Path, options: dict[str, Any]) -> pd.DataFrame:
         `attrs["notes"]` says what the file calls its codes, and which codes it declares as missing.
     """
     ending = path.suffix.lower()
-    package = "pyarrow" if ending in ARROW else "pyreadstat"
+    package = "pyarrow" if ending in _ARROW else "pyreadstat"
     if find_spec(package) is None:
         remedy = "Install it (`pip install 'nerve-fc[tables]'`), or save the table as .csv."
         raise problem(path, f"{ending} tables need the package {package}", remedy=remedy)
     with explained_errors(require_file(path), f"a whole {ending} file"):
-        if ending in ARROW:
-            table, notes = _read_arrow(path, ARROW[ending])
+        if ending in _ARROW:
+            table, notes = _read_arrow(path, _ARROW[ending])
         else:
             table, notes = _read_statistics(path, ending)
         table = _as_text_has_it(table, options)

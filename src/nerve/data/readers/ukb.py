@@ -21,8 +21,8 @@ from nerve.data.readers.opening import files_below, keep_latest, matching_names
 from nerve.data.readers.text import first_lines, is_number, read_numbers
 from nerve.data.readers.unfolding import from_triangle
 
-N_NODES = (21, 55)
-NOT_CORRELATIONS = (
+_N_NODES = (21, 55)
+_NOT_CORRELATIONS = (
     "Entries of UK Biobank netmats are z statistics, not r, and are kept (--values z turns "
     "Fisher's into r)."
 )
@@ -63,7 +63,7 @@ class UKB(Reader):
         matrix = from_triangle(row[n_skipped:], "lower", scan.path)
         if options.values == "z":
             return ScanData(matrix, values="z")
-        return ScanData(matrix, values="other", notes=(NOT_CORRELATIONS,))
+        return ScanData(matrix, values="other", notes=(_NOT_CORRELATIONS,))
 
 
 def _field_of(file: tuple[Path, re.Match[str]]) -> Version:
@@ -80,7 +80,7 @@ def _n_leading(path: Path) -> int | None:
     Only tables of the Biobank's two sizes with its ids, or named after netmats, are its netmats: of
     others it is not known how they are unfolded.
     """
-    sizes = {n * (n - 1) // 2 for n in N_NODES}
+    sizes = {n * (n - 1) // 2 for n in _N_NODES}
     try:
         words, _ = first_lines(path)
     except NerveError:  # reported when it is read, or by another reader

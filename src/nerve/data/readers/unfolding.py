@@ -26,7 +26,7 @@ ORDERS = {
     "upper": "the upper triangle row by row (the lower one column by column)",
     "lower": "the lower triangle row by row (the upper one column by column)",
 }
-CLEARLY_MORE = 3.0  # times as much below zero: the other order is wrong
+_CLEARLY_MORE = 3.0  # times as much below zero: the other order is wrong
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def find_unfolding(vectors: Sequence[np.ndarray], options: Options, where: objec
         negative[unfolding] = float(np.mean([negative_share(matrix) for matrix in correlations]))
         means[unfolding] = np.mean(correlations, axis=0)
     best, second = sorted(remaining, key=lambda unfolding: negative[unfolding])[:2]
-    clearly_more = max(CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3)
+    clearly_more = max(_CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3)
     if negative[best] <= MOST_NEGATIVE and negative[second] > clearly_more:
         return best
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from nerve._utils.errors import listed, require
 
-MOTION_AGE = -0.3  # correlation of (log) motion with age: children move more
+_MOTION_AGE = -0.3  # correlation of (log) motion with age: children move more
 MOTION_MEDIAN = 0.15  # mm of mean framewise displacement
-MOTION_SPREAD = 0.4  # sd of the logarithm of mean framewise displacement
+_MOTION_SPREAD = 0.4  # sd of the logarithm of mean framewise displacement
 ID_DIGITS = 6  # participant ids end in so many digits
 # Part of each seed. numpy seeds (s, k) and (s, k, 0) alike, so that these numbers differ from each
 # other and from those of the parts of a population (below 10).
@@ -86,7 +86,7 @@ class Target:  # numpydoc ignore=PR02
     def covariate_variance(self) -> float:
         """Variance that age, sex, site and motion explain together."""
         separate = sum(value**2 for value in self.coefficients.values())
-        return separate + 2 * self.age * self.motion * MOTION_AGE
+        return separate + 2 * self.age * self.motion * _MOTION_AGE
 
     @property
     def noise_variance(self) -> float:
@@ -201,10 +201,10 @@ def draw_participant(
         shared = stream("family", seed, number // family_size).standard_normal(n_factors)
         scores = np.sqrt(0.5) * (scores + shared)
     age = float((2 * rng.random() - 1) * np.sqrt(3))
-    motion = float(MOTION_AGE * age + np.sqrt(1 - MOTION_AGE**2) * rng.standard_normal())
+    motion = float(_MOTION_AGE * age + np.sqrt(1 - _MOTION_AGE**2) * rng.standard_normal())
     sex = float(rng.choice([-1.0, 1.0]))
     site = int(stream("family site", seed, number // family_size).integers(n_sites))
-    displacement = float(MOTION_MEDIAN * np.exp(MOTION_SPREAD * motion))
+    displacement = float(MOTION_MEDIAN * np.exp(_MOTION_SPREAD * motion))
     return SimulatedParticipant(
         number, site, age, sex, motion, displacement, scores, rng.standard_normal(n_targets)
     )

@@ -26,7 +26,7 @@ from nerve.data.simulate.participants import (
 )
 from nerve.data.simulate.population import MODES, Pair, Population, neighbourhood, spectral
 
-NAMED_FACTORS = ("general", "internal", "external")
+_NAMED_FACTORS = ("general", "internal", "external")
 _SMALLEST = {
     "n": 1,
     "timepoints": 20,
@@ -36,10 +36,10 @@ _SMALLEST = {
     "family_size": 1,
     "n_factors": 0,
 }
-SITE_SHARPNESS = 0.1  # sd of how strongly a scanner shows the networks at all
-MOTION_VARIANCE = 0.15  # added to a region's variance at the median displacement
-MOTION_WIDTH = 40.0  # mm: artefacts are alike over this distance
-MOTION_GLOBAL = 0.3  # share of the artefact that is alike everywhere
+_SITE_SHARPNESS = 0.1  # sd of how strongly a scanner shows the networks at all
+_MOTION_VARIANCE = 0.15  # added to a region's variance at the median displacement
+_MOTION_WIDTH = 40.0  # mm: artefacts are alike over this distance
+_MOTION_GLOBAL = 0.3  # share of the artefact that is alike everywhere
 _MOTION_RANK = 12
 CHUNK = 64  # participants that are simulated at a time
 
@@ -92,8 +92,8 @@ class SimulationPlan:
         squared = self.autocorrelation**2
         #: Independent volumes that give FC the same sampling noise: T (1 - φ²) / (1 + φ²).
         self.effective_volumes = max(10, round(self.timepoints * (1 - squared) / (1 + squared)))
-        numbered = [f"factor{k + 1}" for k in range(len(NAMED_FACTORS), self.n_factors)]
-        self.factor_names = (*NAMED_FACTORS[: self.n_factors], *numbered)
+        numbered = [f"factor{k + 1}" for k in range(len(_NAMED_FACTORS), self.n_factors)]
+        self.factor_names = (*_NAMED_FACTORS[: self.n_factors], *numbered)
         self.parcellation: Parcellation = load_parcellation(self.parcellation)
         #: The regions that the cohort has: those simulated, or those they are averaged into.
         self.regions = self.parcellation
@@ -108,8 +108,8 @@ class SimulationPlan:
 
     def _checked_targets(self) -> tuple[Target, ...]:
         """The targets, if their names differ and the factors that they name exist."""
-        if self.targets is None and self.n_factors < len(NAMED_FACTORS):
-            expected = f"at least {len(NAMED_FACTORS)} for the default targets"
+        if self.targets is None and self.n_factors < len(_NAMED_FACTORS):
+            expected = f"at least {len(_NAMED_FACTORS)} for the default targets"
             remedy = "State targets of your own to use fewer."
             raise NerveError(f"n_factors is {self.n_factors}, expected {expected}. {remedy}")
         targets = default_targets() if self.targets is None else tuple(self.targets)
@@ -207,7 +207,7 @@ class SimulationPlan:
         mixing = (self.population.loadings + topography) @ coupling  # (R, K)
         mixing = mixing.astype(np.float32)
         motion = participant.displacement / participants.MOTION_MEDIAN
-        artefact = np.float32(np.sqrt(MOTION_VARIANCE * motion))
+        artefact = np.float32(np.sqrt(_MOTION_VARIANCE * motion))
         local_root = self.population.local_root.astype(np.float32)
         series = sources[:, :n_regions] @ local_root  # (volumes, R)
         series += sources[:, n_regions : n_regions + n_signals] @ mixing.T
@@ -261,7 +261,7 @@ class SimulationPlan:
         for site in self.sites:
             rng = site_stream(self.structure_seed, site)
             # the first number is the site's level in targets
-            sharpness = SITE_SHARPNESS * rng.standard_normal(2)[1]
+            sharpness = _SITE_SHARPNESS * rng.standard_normal(2)[1]
             coupling = population.SITE_COUPLING * self._symmetric(rng)
             states.append(coupling + sharpness * np.eye(self.population.n_signals))
         return states
@@ -269,8 +269,8 @@ class SimulationPlan:
     @cached_property
     def _artefacts(self) -> np.ndarray:
         """(rank, R): patterns of motion artefacts, smooth over space, with mean variance 1."""
-        near = neighbourhood(self.parcellation, MOTION_WIDTH)
-        values, vectors = np.linalg.eigh((1 - MOTION_GLOBAL) * near + MOTION_GLOBAL)
+        near = neighbourhood(self.parcellation, _MOTION_WIDTH)
+        values, vectors = np.linalg.eigh((1 - _MOTION_GLOBAL) * near + _MOTION_GLOBAL)
         largest = (vectors * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :_MOTION_RANK].T
         patterns = np.pad(largest, ((0, _MOTION_RANK - len(largest)), (0, 0))).astype(np.float32)
         return patterns / np.sqrt((patterns**2).sum(axis=0).mean())

@@ -18,12 +18,12 @@ from nerve._utils.errors import one_of, require
 from nerve.core.patching import Patching
 from nerve.data.parcellation import Parcellation
 
-NETWORK_VARIANCE = 0.35  # of a region's variance, what follows the level signal of its network
-CONTRAST_VARIANCE = 0.05  # and what follows each contrast signal
-LOCAL_VARIANCE = 0.45  # what it shares with its neighbours
-UNIQUE_VARIANCE = 0.1  # and what it has for itself
-LOCAL_WIDTH = 21.0  # mm: exp(-(distance / width)²)
-HOMOTOPIC = 0.5  # how much of the local part the mirrored place in the other hemisphere shares
+_NETWORK_VARIANCE = 0.35  # of a region's variance, what follows the level signal of its network
+_CONTRAST_VARIANCE = 0.05  # and what follows each contrast signal
+_LOCAL_VARIANCE = 0.45  # what it shares with its neighbours
+_UNIQUE_VARIANCE = 0.1  # and what it has for itself
+_LOCAL_WIDTH = 21.0  # mm: exp(-(distance / width)²)
+_HOMOTOPIC = 0.5  # how much of the local part the mirrored place in the other hemisphere shares
 GLOBAL_SIGNAL = 0.6  # share of the mean over regions that is taken out, as preprocessing does
 MODES = 3  # signals per network: its level and two contrasts
 TOPOGRAPHY = (
@@ -32,8 +32,8 @@ TOPOGRAPHY = (
 OWN_COUPLING = 0.06  # sd of a participant's own coupling of signals
 SESSION_COUPLING = 0.04  # sd of what differs from one session to the next
 SITE_COUPLING = 0.06  # sd of what a scanner does to the coupling of signals
-PAIRS_PER_EFFECT = 3
-COVARIATE_STRENGTH = 0.6  # of age and sex, relative to that of a factor
+_PAIRS_PER_EFFECT = 3
+_COVARIATE_STRENGTH = 0.6  # of age and sex, relative to that of a factor
 
 Pair = tuple[str, str]
 
@@ -134,26 +134,28 @@ class Population:  # numpydoc ignore=PR02
     @cached_property
     def coupling_root(self) -> np.ndarray:
         """(K, K): N^½, root of the covariance of network signals in the average participant."""
-        features = network_features(self.patching.group_names, self._rng(1))
+        features = _network_features(self.patching.group_names, self._rng(1))
         levels = np.arange(self.patching.n_groups) * MODES
-        coupling = CONTRAST_VARIANCE * np.eye(self.n_signals)
-        coupling[np.ix_(levels, levels)] = NETWORK_VARIANCE * features @ features.T
+        coupling = _CONTRAST_VARIANCE * np.eye(self.n_signals)
+        coupling[np.ix_(levels, levels)] = _NETWORK_VARIANCE * features @ features.T
         return spectral(_root, coupling)
 
     @cached_property
     def local_root(self) -> np.ndarray:
         """(R, R): V^½, root of the covariance of neighbours and of each region's own signal."""
-        near = neighbourhood(self.parcellation, LOCAL_WIDTH)
+        near = neighbourhood(self.parcellation, _LOCAL_WIDTH)
         np.fill_diagonal(near, 1.0)
-        mirrored = neighbourhood(self.parcellation, LOCAL_WIDTH, mirrored=True)
-        local = LOCAL_VARIANCE * (near + HOMOTOPIC * mirrored) + UNIQUE_VARIANCE * np.eye(len(near))
+        mirrored = neighbourhood(self.parcellation, _LOCAL_WIDTH, mirrored=True)
+        local = _LOCAL_VARIANCE * (near + _HOMOTOPIC * mirrored) + _UNIQUE_VARIANCE * np.eye(
+            len(near)
+        )
         return spectral(_root, local)
 
     @cached_property
     def pairs_of(self) -> dict[str, list[tuple[int, int]]]:
         """What acts where: the network pairs of every factor, of age and of sex, as numbers.
 
-        Pairs that the user stated, else `PAIRS_PER_EFFECT` of the larger half, none twice while
+        Pairs that the user stated, else `_PAIRS_PER_EFFECT` of the larger half, none twice while
         they last.
 
         Returns
@@ -165,7 +167,7 @@ class Population:  # numpydoc ignore=PR02
         names = [*self.factor_names[:3], "age", "sex", *self.factor_names[3:]]
         patching = self.patching
         large = np.flatnonzero(patching.sizes >= np.median(patching.sizes))
-        order = np.resize(self._rng(2).permutation(large), (len(names), PAIRS_PER_EFFECT))
+        order = np.resize(self._rng(2).permutation(large), (len(names), _PAIRS_PER_EFFECT))
         drawn = [
             [(int(a), int(b)) for a, b in patching.pairs[np.unique(patches)]] for patches in order
         ]
@@ -196,7 +198,7 @@ class Population:  # numpydoc ignore=PR02
 
     def _change(self, name: str, rng: np.random.Generator) -> np.ndarray:
         change = np.zeros((self.n_signals, self.n_signals))
-        strength = (COVARIATE_STRENGTH if name in ("age", "sex") else 1.0) * self.strength
+        strength = (_COVARIATE_STRENGTH if name in ("age", "sex") else 1.0) * self.strength
         for first, second in self.pairs_of[name]:
             sign = rng.choice([-1.0, 1.0])
             left = self._profile(first, rng)
@@ -332,7 +334,7 @@ def patch_means(fc: np.ndarray, patching: Patching) -> np.ndarray:
     return patching.means(patching.pack(fc))
 
 
-def network_features(names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
+def _network_features(names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
     """(networks, features): the coordinates of each network.
 
     Their products are the coupling of networks.

@@ -21,12 +21,12 @@ GRID = RC["grid.color"]
 BLUE = "#0072b2"
 ORANGE = "#e69f00"
 GREEN = "#009e73"
-PINK = "#cc79a7"
+_PINK = "#cc79a7"
 SKY = "#56b4e9"
 VERMILION = "#d55e00"
 # Colour → its replacement on a dark page.
 DARK = {INK: "#e9ecf3", MUTED: "#a8b0c0", GRID: "#414858", BLUE: "#4ea8e4"}
-CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
+CYCLE = (BLUE, ORANGE, GREEN, _PINK, SKY, VERMILION)
 DIVERGING = "RdBu_r"  # safe for red-green blindness, white at zero
 
 # Yeo et al. (2011), as FreeSurfer's colour tables have them

@@ -164,7 +164,7 @@ def draw_fc(
     sizes = [list(networks).count(name) for name in names]
     ends = np.cumsum(sizes)
     starts = ends - sizes
-    middles = spread_labels((starts + ends - 1) / 2, 0.043 * n, n - 1)
+    middles = _spread_labels((starts + ends - 1) / 2, 0.043 * n, n - 1)
     for border in ends[:-1] - 0.5:
         axes.axhline(border, color="#111111", linewidth=0.5)
         axes.axvline(border, color="#111111", linewidth=0.5)
@@ -251,7 +251,7 @@ def network_order(networks: Sequence[str]) -> np.ndarray:
     return np.argsort(pd.factorize(np.asarray(networks, object))[0], kind="stable")
 
 
-def spread_labels(places: np.ndarray, gap: float, most: float) -> np.ndarray:
+def _spread_labels(places: np.ndarray, gap: float, most: float) -> np.ndarray:
     """Move labels as little as it takes for them not to touch.
 
     Parameters
