@@ -46,13 +46,13 @@ class PatchChoice:
         self.patches = patches
         flat = patches.flatten()
         self.order = flat.argsort(stable=True)  # participant-major places, sorted by patch
-        self.inverse = self.order.argsort()
+        self.places_by_participant = self.order.argsort()
         self.counts: list[int] = torch.bincount(flat, minlength=n_patches).tolist()
         self.participants_of_patch = (self.order // patches.shape[1]).split(self.counts)
 
     def by_participant(self, values: torch.Tensor) -> torch.Tensor:
         """(participants · K, dim) sorted by patch → (participants, K, dim)."""
-        return values.index_select(0, self.inverse).view(*self.patches.shape, -1)
+        return values.index_select(0, self.places_by_participant).view(*self.patches.shape, -1)
 
     def by_patch(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """(participants, K, dim) → for each patch (participants that chose it, dim)."""

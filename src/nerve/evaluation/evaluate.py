@@ -383,9 +383,9 @@ def _one_sided_p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) ->
 def _p_permuted_networks(
     scores: pd.DataFrame, null_scores: pd.DataFrame, rows: pd.DataFrame
 ) -> list[float]:
-    """One-sided p of each trained encoder among encoders of permuted networks; † is p < .05.
+    """One-sided p of each trained encoder among encoders of permuted networks.
 
-    An encoder is compared with all null models of its method, cohort and target, whatever its
+    Reports mark p < .05 with †. An encoder is compared with all null models of its method, cohort and target, whatever its
     networks and settings are. Rows that differ in their seed alone share one p, that of their mean
     r. Rows that are not trained encoders, or whose method has no null models, have NaN.
     """

@@ -96,7 +96,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         groups : (n,) labels, optional
             Kept together in the inner folds.
         strata : (n, S) integers, optional
-            What the inner folds are stratified on; quantile bins of `y` by default.
+            What the inner folds are stratified on; by default quantile bins of `y`
+            (evaluations give those of the target before covariates are removed).
 
         Returns
         -------
@@ -134,17 +135,17 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         common = float(mean.sum() if is_kernel else len(rows) * mean @ mean)
         rows = rows - mean
         targets = targets - target_mean
-        folds = self._inner_folds(targets, groups, strata)
+        inner_folds = self._inner_folds(targets, groups, strata)
 
         if is_kernel:
             rows -= rows.mean(axis=1, keepdims=True)  # in place: a kernel of thousands is large
-            self.weights_ = self._solve_kernel(rows, common, targets, folds)  # (n, T)
+            self.weights_ = self._solve_kernel(rows, common, targets, inner_folds)  # (n, T)
         elif rows.shape[1] >= len(rows):
             # the (n, n) kernel is the smaller problem
-            alpha = self._solve_kernel(rows @ rows.T, common, targets, folds)  # (n, T)
+            alpha = self._solve_kernel(rows @ rows.T, common, targets, inner_folds)  # (n, T)
             self.weights_ = rows.T @ alpha  # (d, T)
         else:
-            self.weights_ = self._solve_rows(rows, common, targets, folds)  # (d, T)
+            self.weights_ = self._solve_rows(rows, common, targets, inner_folds)  # (d, T)
         self.bias_ = target_mean - mean @ self.weights_
         return self
 
@@ -199,42 +200,42 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
 
     def _solve_kernel(
-        self, kernel: np.ndarray, common: float, targets: np.ndarray, folds: np.ndarray
+        self, kernel: np.ndarray, common: float, targets: np.ndarray, inner_folds: np.ndarray
     ) -> np.ndarray:
         """Choose λ and solve for α, (n, T), with a centred (n, n) kernel."""
         grid = np.asarray(self.lambdas, float)
         if lanczos_is_cheaper(len(kernel), targets.shape[1], self.n_inner_folds):
-            krylov = Krylov(kernel, common, targets, folds)
-            self.lambda_ = self._choose_lambda(krylov.held_out(grid), targets, folds)
+            krylov = Krylov(kernel, common, targets, inner_folds)
+            self.lambda_ = self._choose_lambda(krylov.held_out(grid), targets, inner_folds)
             return krylov.solution(self.lambda_)
         spectrum = Spectrum.of_kernel(kernel, common)
-        held_out = held_out_of_kernel(spectrum, targets, folds, grid)
-        self.lambda_ = self._choose_lambda(held_out, targets, folds)
+        held_out = held_out_of_kernel(spectrum, targets, inner_folds, grid)
+        self.lambda_ = self._choose_lambda(held_out, targets, inner_folds)
         return spectrum.rotation @ spectrum.solve(spectrum.coordinates(targets), self.lambda_)
 
     def _solve_rows(
-        self, rows: np.ndarray, common: float, targets: np.ndarray, folds: np.ndarray
+        self, rows: np.ndarray, common: float, targets: np.ndarray, inner_folds: np.ndarray
     ) -> np.ndarray:
         """Choose λ and solve for weights, (d, T), with centred (n, d) rows Z, K = Z Zᵀ."""
         grid = np.asarray(self.lambdas, float)
         spectrum = Spectrum.of_rows(rows, rows.T @ rows, common)
-        held_out = _held_out_of_rows(spectrum, targets, folds, grid)
-        self.lambda_ = self._choose_lambda(held_out, targets, folds)
+        held_out = _held_out_of_rows(spectrum, targets, inner_folds, grid)
+        self.lambda_ = self._choose_lambda(held_out, targets, inner_folds)
         return spectrum.rotation @ spectrum.solve(spectrum.coordinates(targets), self.lambda_)
 
     def _choose_lambda(
-        self, held_out: HeldOut, targets: np.ndarray, folds: np.ndarray
+        self, held_out: HeldOut, targets: np.ndarray, inner_folds: np.ndarray
     ) -> np.ndarray:
         """The λ of each target with the best score over the inner folds, (T,)."""
         grid = np.asarray(self.lambdas, float)
         if len(grid) == 1:
             return np.repeat(grid, targets.shape[1])
         training_means = {}
-        for label in np.unique(folds):
-            training_means[label] = targets[folds != label].mean(axis=0)
+        for label in np.unique(inner_folds):
+            training_means[label] = targets[inner_folds != label].mean(axis=0)
         self.inner_scores_ = np.zeros((len(grid), targets.shape[1]))
         for lambda_index, label, predicted in held_out:
-            scores = predictive_cod(targets[folds == label], predicted, training_means[label])
+            scores = predictive_cod(targets[inner_folds == label], predicted, training_means[label])
             self.inner_scores_[lambda_index] += scores / len(training_means)
         best = self.inner_scores_.max(axis=0)
         is_best = self.inner_scores_ >= best - _ROUNDING * np.maximum(1.0, np.abs(best))
@@ -339,7 +340,7 @@ class Spectrum(NamedTuple):  # numpydoc ignore=PR02
 
 
 def held_out_of_kernel(
-    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: np.ndarray
+    spectrum: Spectrum, targets: np.ndarray, inner_folds: np.ndarray, lambdas: np.ndarray
 ) -> HeldOut:
     """Predict each inner fold by a model of the others, from the one decomposition of all.
 
@@ -351,7 +352,7 @@ def held_out_of_kernel(
         Of the kernel of all training participants.
     targets : (n, T) array
         Centred.
-    folds : (n,) labels
+    inner_folds : (n,) labels
         The inner folds.
     lambdas : (L,) array
         The grid.
@@ -363,8 +364,8 @@ def held_out_of_kernel(
     """
     coordinates = spectrum.coordinates(targets)  # (k, T)
     damping = spectrum.damping(lambdas)  # (L,)
-    for label in np.unique(folds):
-        in_fold = folds == label
+    for label in np.unique(inner_folds):
+        in_fold = inner_folds == label
         rotation = spectrum.rotation[in_fold]  # (fold, k)
         for lambdas_at_once in _slices(len(damping), rotation.size + coordinates.size):
             inverse = 1.0 / (spectrum.values + damping[lambdas_at_once, None])  # (l, k)
@@ -376,11 +377,11 @@ def held_out_of_kernel(
 
 
 def _held_out_of_rows(
-    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: np.ndarray
+    spectrum: Spectrum, targets: np.ndarray, inner_folds: np.ndarray, lambdas: np.ndarray
 ) -> HeldOut:
     """Predict each inner fold by a model of the others, from rows Z.
 
-    ZᵀZ of the other folds is the sum of the ZᵀZ of each, centred.
+    ZᵀZ of the other inner folds is the sum of the ZᵀZ of each, centred.
 
     Parameters
     ----------
@@ -388,7 +389,7 @@ def _held_out_of_rows(
         Of the rows of all training participants.
     targets : (n, T) array
         Centred.
-    folds : (n,) labels
+    inner_folds : (n,) labels
         The inner folds.
     lambdas : (L,) array
         The grid.
@@ -400,11 +401,11 @@ def _held_out_of_rows(
     """
     rows: Any = spectrum.rows
     grams = {}
-    for label in np.unique(folds):
-        rows_of_fold = rows[folds == label]
+    for label in np.unique(inner_folds):
+        rows_of_fold = rows[inner_folds == label]
         grams[label] = rows_of_fold.T @ rows_of_fold  # (d, d)
     for label in grams:
-        in_fold = folds == label
+        in_fold = inner_folds == label
         others = ~in_fold
         mean = rows[others].mean(axis=0)
         target_mean = targets[others].mean(axis=0)

@@ -161,7 +161,8 @@ def prepare_participants(
     groups, duplicate_notes = families_and_duplicates(cohort, protocol.groups)
     notes += duplicate_notes
 
-    # relatives of tested participants are not trained on: they lose their targets
+    # Elsewhere the folds keep relatives together. Here a cohort or a site is tested whole, and those
+    # whose relatives are tested lose their targets, so that they are not trained on.
     if only_trained_on is not None:
         is_relative = related_to_others(groups, only_trained_on)
         notes += _note_on_relatives(is_relative, "participants who are tested")

@@ -79,6 +79,7 @@ def launch(
         for task in experiment.plan.unique_tasks:
             if bool(task.needs) == needs_others:
                 wave.append(task)
+        # final: done, or not available; a run that failed is tried again
         remaining = [task for task in wave if store.status(task.id) not in FINAL]
         while remaining:
             if launcher == "slurm":

@@ -16,7 +16,7 @@ from nerve.evaluation.rows import NULL, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig
 from nerve.experiments.encoders import learns_in_folds
 from nerve.experiments.method_rows import file_row, is_model, method_row
-from nerve.experiments.run_key import Recipe, cohort_key, content_hash, pool_key
+from nerve.experiments.run_key import Recipe, cohort_in_key, content_hash, pool_in_key
 from nerve.experiments.tasks import (
     EncoderTask,
     NetworkTask,
@@ -48,7 +48,7 @@ class ExperimentPlan:
         self.config = config
         self.data = data
         self.code = code
-        self.pool = pool_key(config, data, code)  # what encoders are trained on
+        self.pool = pool_in_key(config, data, code)  # what encoders are trained on
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -145,7 +145,7 @@ class ExperimentPlan:
                     yield NetworkTask(
                         recipe=recipe,
                         row=row,
-                        determined_by=cohort_key(self.config, name, self.data, self.code),
+                        determined_by=cohort_in_key(self.config, name, self.data, self.code),
                         cohort=name,
                         target=target,
                         scope=scope,
@@ -182,7 +182,7 @@ class ExperimentPlan:
     ) -> Iterator[Task]:
         """One run per cohort that predicts its targets from the features of a row."""
         for name in cohorts:
-            determined_by = cohort_key(self.config, name, self.data, self.code)
+            determined_by = cohort_in_key(self.config, name, self.data, self.code)
             yield task_class(row=row, determined_by=determined_by, cohort=name, **fields)
 
     def _row(self, line: str, entry: MethodConfig, recipe: Recipe, swept: dict[str, Any]) -> Row:

@@ -1,6 +1,6 @@
 """What determines a run: its key, whose hash is the id of the run and names its folder `runs/ID`.
 
-A run that has ended well is not computed again: `launch.run_task` leaves `runs/ID` as it is where
+A run that is final is not computed again: `launch.run_task` leaves `runs/ID` as it is where
 the manifest in it says "done", or "not available" (a cohort lacks what the method reads). A run
 that failed is computed again. Whatever changes the key gives another id, and so another run:
 
@@ -13,8 +13,8 @@ that failed is computed again. Whatever changes the key gives another id, and so
     scope                        which tested participants a model of the user's was trained on, as
                                  the experiment file says
     needs                        ids of the runs that this one reads
-    data, timeseries, protocol   the cohort that is predicted, and how (`cohort_key`)
-    pretrained_on, timeseries    the cohorts that an encoder is trained on (`pool_key`). Where one
+    data, timeseries, protocol   the cohort that is predicted, and how (`cohort_in_key`)
+    pretrained_on, timeseries    the cohorts that an encoder is trained on (`pool_in_key`). Where one
                                  encoder serves all folds, its key has no protocol
     code                         the version of the package and a hash of all its files
 
@@ -64,7 +64,7 @@ def run_key(task: Task) -> dict[str, Any]:
     -------
     dict
         Every field of the task but those that only name it, and what `determined_by` holds:
-        `cohort_key` or, of an encoder, `pool_key`.
+        `cohort_in_key` or, of an encoder, `pool_in_key`.
     """
     fields = asdict(task)
     for name in _NOT_KEY_FIELDS:
@@ -77,7 +77,7 @@ def run_id(task: Task) -> str:
     return fingerprint(run_key(task))
 
 
-def cohort_key(
+def cohort_in_key(
     config: ExperimentConfig, name: str, data: Mapping[str, str], code: str
 ) -> dict[str, Any]:
     """A cohort under its protocol, as it enters the key of a run that predicts it.
@@ -107,7 +107,7 @@ def cohort_key(
     }
 
 
-def pool_key(config: ExperimentConfig, data: Mapping[str, str], code: str) -> dict[str, Any]:
+def pool_in_key(config: ExperimentConfig, data: Mapping[str, str], code: str) -> dict[str, Any]:
     """The cohorts that encoders are trained on, as they enter the key of a training.
 
     Parameters

@@ -74,7 +74,7 @@ class Task:  # numpydoc ignore=PR02
     row : Row
         The row that it is for.
     determined_by : mapping
-        Data, code and protocol: what `cohort_key` gives or, of an `EncoderTask`, `pool_key`.
+        Data, code and protocol: what `cohort_in_key` gives or, of an `EncoderTask`, `pool_in_key`.
     cohort : str
         The cohort that it predicts; empty for an `EncoderTask`.
     target : str

@@ -324,7 +324,7 @@ class Method(BaseEstimator):
     def align_to_fitted(self, data: Any) -> Cohort:
         """Reorder the regions of data by label, into the order that the method was fitted with.
 
-        `transform` and `predict` of every method begin here. `align_and_check_measure` says what is refused.
+        `transform` and `predict` of every method begin here, those of NERVE by `patch_dataset`. `align_and_check_measure` says what is refused.
 
         Parameters
         ----------

@@ -599,8 +599,8 @@ class NERVE(HubMixin, Encoder):
         Parameters
         ----------
         X : Cohort or (n, R, R) array
-            A cohort may have its regions in another order; one that lacks a region or network is
-            refused by name.
+            A cohort may have its regions in another order, and more regions; one that lacks a
+            region is refused by name.
         pooling : {"pca", "mean", "cls", "tokens"}, optional
             The parameter of the same name by default.
 

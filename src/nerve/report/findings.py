@@ -17,7 +17,7 @@ FEWEST_PER_FOLD = 5  # test participants; below it a score is mostly chance, and
 _MANY_PARTICIPANTS = 100  # with so many, small folds (one participant, a small site) do no harm
 _FOLLOWS_MOTION = 0.1  # least correlation of predictions with motion that is reported
 NOTHING_PREDICTED = "nothing was predicted."
-_LEVEL = 0.05
+LEVEL = 0.05  # below it, p is called significant everywhere in a report
 # up to this number of participants, r without any information is -.03 or less on average
 _SMALL_COHORT = 200
 CHANCE = {"r": 0.0, "auc": 0.5}
@@ -219,7 +219,7 @@ def _is_above_chance(scores: Mapping[str, float], metric: str) -> bool:
     """Whether a score is above chance: by its permutations or, without them, by its interval."""
     p = scores.get("p", np.nan)
     if np.isfinite(p):
-        return bool(p < _LEVEL)
+        return bool(p < LEVEL)
     low, _ = corrected_interval(scores, metric)
     return bool(low > CHANCE[metric])
 
@@ -264,7 +264,7 @@ def _comparison_in_words(
         difference, p = _corrected_comparison(pair)
         if not np.isfinite(p):
             break
-        if p >= _LEVEL:
+        if p >= LEVEL:
             verdict = "no clear difference"
         elif difference > 0:
             verdict = "clearly worse"

@@ -34,11 +34,10 @@ from nerve.evaluation.rows import (
     setting_words,
     without_swept,
 )
-from nerve.report.findings import FEWEST_PER_FOLD, too_few_sentence
+from nerve.report.findings import FEWEST_PER_FOLD, LEVEL, too_few_sentence
 from nerve.report.report_data import ReportData, rows_at
 from nerve.report.words import scope_sentences, view_sentences
 
-LEVEL = 0.05
 _NAN = float("nan")
 _FIRST_COLUMN = {"tokenizers": "Tokenizer", "parcellations": "Parcellation"}  # by layout
 _TESTED = "p < 0.05, two-sided paired bootstrap (the paper's test)"
