@@ -86,6 +86,15 @@ def test_a_missing_region_is_refused_by_name(cohort):
         encoder.transform(cohort.align(cohort.parcellation.subset([0, 1, 2, 3, 4])))
 
 
+def test_cohorts_with_other_surplus_regions_are_pooled_in_the_order_of_the_model(cohort):
+    people = np.arange(len(cohort))
+    whole = cohort.subset(people[:20])
+    without_f = cohort.subset(people[20:]).align(cohort.parcellation.subset([4, 3, 2, 1, 0]))
+    encoder = RowMean().fit(cohort.align(cohort.parcellation.subset([0, 1, 2, 3, 4])))
+    expected = np.concatenate([encoder.transform(whole), encoder.transform(without_f)])
+    np.testing.assert_allclose(encoder.transform([whole, without_f]), expected, atol=1e-6)
+
+
 def test_array_and_cohort_agree(cohort):
     first = RowMean(parcellation=cohort.parcellation).fit(cohort)
     second = RowMean(parcellation=cohort.parcellation).fit(cohort.connectivity)

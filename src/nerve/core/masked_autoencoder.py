@@ -385,7 +385,7 @@ def _count_visible(n_patches: int, mask_ratio: float) -> int:
 
     Examples
     --------
-    >>> count_visible(153, 0.5)
+    >>> _count_visible(153, 0.5)
     76
     """
     n_visible = int(n_patches * (1 - mask_ratio)) if 0 <= mask_ratio < 1 else 0

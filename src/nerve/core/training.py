@@ -33,8 +33,8 @@ log = logging.getLogger("nerve.training")
 FORMAT = 2
 # Settings that may differ between a run and its continuation.
 _MAY_CHANGE = ("device", "compile", "checkpoint_seconds")
-# What a checkpoint holds besides tensors.
-_COUNTERS = (
+# What a checkpoint holds besides tensors and the identity of the run: how far it has come.
+_PROGRESS = (
     "step",
     "best_step",
     "best_loss",
@@ -479,7 +479,7 @@ class _Trainer:
             raise NerveError("There is no checkpoint to resume from.")
         tensors, state = self.checkpoints.load()
         now = self.identity
-        then = state["run"]
+        then = state["identity"]
         changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
         if changed:
             changes = [f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed]
@@ -488,7 +488,7 @@ class _Trainer:
                 "settings, or a new folder."
             )
         self._restore(tensors)
-        for name in _COUNTERS:
+        for name in _PROGRESS:
             setattr(self, name, state[name])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
@@ -504,9 +504,9 @@ class _Trainer:
         for name, parameter in self.module.named_parameters():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer/{name}/{key}"] = value
-        state = {name: getattr(self, name) for name in _COUNTERS}
+        state = {name: getattr(self, name) for name in _PROGRESS}
         state["scaler"] = self.scaler.state_dict()
-        state["run"] = self.identity
+        state["identity"] = self.identity
         self.checkpoints.save(tensors, state)
 
     def _restore(self, tensors: dict[str, torch.Tensor]) -> None:

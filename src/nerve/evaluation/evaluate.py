@@ -385,16 +385,17 @@ def _p_permuted_networks(
 ) -> list[float]:
     """One-sided p of each trained encoder among encoders of permuted networks.
 
-    Reports mark p < .05 with †. An encoder is compared with all null models of its method, cohort and target, whatever its
-    networks and settings are. Rows that differ in their seed alone share one p, that of their mean
-    r. Rows that are not trained encoders, or whose method has no null models, have NaN.
+    Reports mark p < .05 with †. An encoder is compared with all null models of its method, cohort
+    and target, whatever its networks and settings are. Rows that differ in their seed alone (a
+    line) share one p, that of their mean r. Rows that are not trained encoders, or whose method has
+    no null models, have NaN.
     """
     by_row = rows.set_index("row")
     lines = scores["row"].map(by_row["line"])
     mean_r = scores["r"].groupby([scores["cohort"], scores["target"], lines]).transform("mean")
     tested = scores.assign(r=mean_r, method=scores["row"].map(by_row["method"]))
-    nulls = null_scores.assign(method=null_scores["row"].map(by_row["method"]))
-    p = pd.Series(_one_sided_p(tested, nulls, ["cohort", "target", "method"]), scores.index)
+    permuted = null_scores.assign(method=null_scores["row"].map(by_row["method"]))
+    p = pd.Series(_one_sided_p(tested, permuted, ["cohort", "target", "method"]), scores.index)
     is_trained = scores["row"].map(by_row["kind"]) == SELF_SUPERVISED
     return p.where(is_trained).tolist()
 

@@ -59,7 +59,7 @@ def launch(
     jobs: int | None = None,
     on_status: StatusCallback = ignore_status,
 ) -> None:
-    """Do every run that is not done: first those that need no other run, then those that do.
+    """Do every run that is not final: first those that need no other run, then those that do.
 
     Parameters
     ----------

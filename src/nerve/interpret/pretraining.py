@@ -71,7 +71,7 @@ def describe_run(
     # PPCA reconstructs, but trains on all participants: it has no split.
     if not (hasattr(method, "reconstruct") and hasattr(method, "validation_split")):
         return None
-    cohort = as_cohort(cohorts).align(method.parcellation_)
+    cohort = as_cohort(cohorts, method.parcellation_)
     training, held_out = method.validation_split(cohort, method.training_settings())
     if not len(held_out):
         return None

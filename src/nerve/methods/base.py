@@ -307,9 +307,7 @@ class Method(BaseEstimator):
         -------
         Cohort
         """
-        cohort = as_cohort(data, parcellation)  # pools several cohorts; reorders nothing
-        if parcellation is not None:
-            cohort = cohort.align(parcellation)
+        cohort = as_cohort(data, parcellation)
         if cohort.measure in self.measures:
             return cohort
         remedy = "The feature sets raw and pca take any measure."
@@ -324,7 +322,8 @@ class Method(BaseEstimator):
     def align_to_fitted(self, data: Any) -> Cohort:
         """Reorder the regions of data by label, into the order that the method was fitted with.
 
-        `transform` and `predict` of every method begin here, those of NERVE by `patch_dataset`. `align_and_check_measure` says what is refused.
+        `transform` and `predict` of every method begin here, those of NERVE by `patch_dataset`.
+        `align_and_check_measure` says what is refused.
 
         Parameters
         ----------

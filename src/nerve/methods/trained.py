@@ -519,10 +519,10 @@ def _split_families(
     Examples
     --------
     >>> settings = TrainingSettings(validation_fraction=0.3)
-    >>> training, validation = split_families(np.array(["a", "a", "b", "c"]), settings)
+    >>> training, validation = _split_families(np.array(["a", "a", "b", "c"]), settings)
     >>> bool(set(training) & set(validation)), len(training) + len(validation)
     (False, 4)
-    >>> training, validation = split_families(np.array([None] * 9 + ["a"]), settings)
+    >>> training, validation = _split_families(np.array([None] * 9 + ["a"]), settings)
     >>> len(validation)
     3
     """

@@ -29,7 +29,7 @@ from nerve.report.report_data import ReportData, cohort_facts
 Source = ReportData | Results | Cohort | Parcellation | str | os.PathLike[str]
 
 
-def _as_report_data(source: Source) -> ReportData:
+def as_report_data(source: Source) -> ReportData:
     """Make what figures read from any of the objects that they accept.
 
     Parameters
@@ -55,7 +55,7 @@ def _as_report_data(source: Source) -> ReportData:
     if not path.exists() and name.partition("+")[0] in parcellation_names():
         return ReportData(parcellation=load_parcellation(name))
     if (path / "cohort.json").is_file():
-        return _as_report_data(Cohort.load(path))
+        return as_report_data(Cohort.load(path))
     if not path.is_dir():
         raise problem(
             source,
@@ -71,7 +71,7 @@ def _plot_function(name: str) -> Callable[[Source], Figure]:
     def plot(source: Source) -> Figure:
         import matplotlib.pyplot  # noqa: F401 - with it, IPython shows a figure that a cell returns
 
-        return draw(name, _as_report_data(source))
+        return draw(name, as_report_data(source))
 
     plot.__name__ = name
     plot.__qualname__ = name

@@ -146,7 +146,7 @@ def _paragraphs_of(markdown: str) -> list[str]:
 
     Examples
     --------
-    >>> paragraphs_of("# How\\n\\nWe did.\\n\\nRows:\\n\\n- a\\n- b\\n\\n- c\\n")
+    >>> _paragraphs_of("# How\\n\\nWe did.\\n\\nRows:\\n\\n- a\\n- b\\n\\n- c\\n")
     ['We did.', 'Rows:\\n- a\\n- b\\n- c']
     """
     paragraphs: list[str] = []

@@ -120,9 +120,9 @@ def _commonest_difference(data_ids: Sequence[str], table_ids: Sequence[str]) -> 
 
     Examples
     --------
-    >>> commonest_difference(["A01", "A02"], ["01", "02"])
+    >>> _commonest_difference(["A01", "A02"], ["01", "02"])
     "the ids of the data have 'A' before those of the table"
-    >>> commonest_difference(["17"], ["x"])
+    >>> _commonest_difference(["17"], ["x"])
     'the ids of the data look like 99, those of the table like a'
     """
     differences: Counter[str] = Counter()

@@ -159,9 +159,9 @@ def _normal_session(session: str) -> str:
 
     Examples
     --------
-    >>> normal_session("ses-baselineYear1Arm1"), normal_session("baseline_year_1_arm_1")
+    >>> _normal_session("ses-baselineYear1Arm1"), _normal_session("baseline_year_1_arm_1")
     ('baselineyear1arm1', 'baselineyear1arm1')
-    >>> normal_session("01")
+    >>> _normal_session("01")
     '1'
     """
     words = re.sub(r"(?<![0-9])0+(?=[0-9])", "", _bare_session(session).casefold())

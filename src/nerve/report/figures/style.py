@@ -270,7 +270,7 @@ def _spread_labels(places: np.ndarray, gap: float, most: float) -> np.ndarray:
 
     Examples
     --------
-    >>> spread_labels(np.array([0, 1, 5, 10]), gap=2, most=10)
+    >>> _spread_labels(np.array([0, 1, 5, 10]), gap=2, most=10)
     array([ 0,  2,  5, 10])
     """
     steps = min(gap, most / max(1, len(places) - 1)) * np.arange(len(places))
