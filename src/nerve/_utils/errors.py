@@ -26,8 +26,9 @@ UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
-# `--id-map FILE`, `--motion none`, `--visit`: an option, and its value if one follows
-_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: ([\w.=,+-]*\w))?")
+# `--id-map FILE`, `--motion none`, `--id-pattern '(?P<id>.+)'`, `--visit`: an option, and its value
+# if one follows
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: ('[^']+'|[\w.=,+-]*\w))?")
 # words that follow an option in a sentence and are not its value
 _NOT_VALUES = [
     "a",
@@ -454,5 +455,7 @@ def _as_parameter(option: re.Match[str]) -> str:
         return name
     if value in _NOT_VALUES:
         return f"{name} {value}"
+    if value.startswith("'"):
+        return f"{name}=r{value}" if "\\" in value else f"{name}={value}"
     is_placeholder = value.isupper() or value.replace(".", "").isdigit()
     return f"{name}={value}" if is_placeholder else f'{name}="{value}"'

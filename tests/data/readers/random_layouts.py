@@ -446,26 +446,26 @@ def follow_remedy(
 ) -> bool:
     """Type what a refusal advises, as a user who knows the data would; False where that is not known."""
     before = dict(options)
-    patterns = re.findall(r"--id-pattern '(.+?)'(?=;|\.)", sentence)
-    if "--values r or --values z" in sentence:
+    patterns = re.findall(r"id_pattern=r?'(.+?)'(?=;|\.)", sentence)
+    if 'values="r" or values="z"' in sentence:
         options["values"] = layout.values[0]
-    elif "--unfolding upper" in sentence:
+    elif 'unfolding="upper"' in sentence:
         options["unfolding"] = layout.content
-    elif "--visit" in sentence:
+    elif "visit=" in sentence:
         options["visit"] = truth.last_visit
-        if "--columns session_id" in sentence:
+        if 'columns="session_id' in sentence:
             options["columns"] = {"session_id": "when"}
         truth.ages = truth.ages_of_last_visit
-    elif "--id-map" in sentence and "id_map" not in options:
+    elif "id_map=FILE" in sentence and "id_map" not in options:
         pairs = [f"{ours},{theirs}" for ours, theirs in truth.ids_of_table.items()]
         options["id_map"] = source.parent / "map.csv"
         options["id_map"].write_text("data,table\n" + "\n".join(pairs) + "\n")
-    elif "--header yes" in sentence or "--index yes" in sentence:
+    elif 'header="yes"' in sentence or 'index="yes"' in sentence:
         options["header"] = "yes" if layout.header else "no"
         options["index"] = "yes" if layout.index else "no"
-    elif "--ids FILE" in sentence and layout.storage == "rows after id":
+    elif "ids=FILE" in sentence and layout.storage == "rows after id":
         options["ids"] = source.parent / "ids.txt"
-    elif "--allow-exclusions" in sentence:
+    elif "allow_exclusions" in sentence:
         options["allow_exclusions"] = True
     for pattern in patterns:
         matrices = _matrices_by_pattern(pattern, truth)

@@ -82,7 +82,7 @@ def test_an_id_of_site_and_number_is_refused_with_a_pattern_that_takes_it(tmp_pa
     (tmp_path / "atlas.tsv").write_text(f"label\tnetwork\n{labels}\n")
     with pytest.raises(NerveError, match="sub-NYU_00 as one id with id_pattern") as refusal:
         read_cohort(tmp_path / "in", order=tmp_path / "atlas.tsv")
-    pattern = re.search(r"as one id with id_pattern '(.+?)';", str(refusal.value))[1]
+    pattern = re.search(r"as one id with id_pattern='(.+?)';", str(refusal.value))[1]
     cohort = read_cohort(tmp_path / "in", order=tmp_path / "atlas.tsv", id_pattern=pattern)
     assert cohort.participants["participant_id"].tolist() == ["NYU_00", "NYU_01", "NYU_02"]
     np.testing.assert_allclose(cohort.connectivity, np.stack(matrices), atol=1e-6)

@@ -96,4 +96,5 @@ def test_a_random_layout_is_read_right_or_refused(family, record_property):
         record_property(outcome, count)  # `torture.random_layouts` adds them up
     n_right = outcomes["right"] + outcomes["right once the advice is typed"]
     assert outcomes["right"] > 0
+    assert outcomes["right once the advice is typed"] > 0
     assert n_right >= FEWEST_RIGHT * outcomes.total(), outcomes.most_common()

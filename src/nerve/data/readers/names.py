@@ -118,7 +118,7 @@ class AmbiguousParticipants(NerveError):
         ]
         super().__init__(
             f"{sentence} Say which: {'; or '.join(choices)}. "
-            "--dry-run shows what becomes of every file."
+            "`nerve ingest --dry-run` shows what becomes of every file."
         )
         self.candidates = list(candidates)
         columns = {"file": list(paths)}

@@ -338,7 +338,7 @@ def _group_scans(
         ids = listed(repeated, most=3)
         raise NerveError(
             f"{who} several scans ({ids}; for {first}: {example}), expected one each. "
-            "Choose with --session, --task or --repeats average|first|last."
+            "Choose with --session, --task or --repeats average (or first, or last)."
         )
     if rule == "average":
         return groups, [f"{who} several scans, averaged in Fisher z (--repeats average)"]
