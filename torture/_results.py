@@ -1,8 +1,8 @@
 """Checks of result folders: is every visible file complete, and do two folders hold the same?
 
 Files are compared byte for byte, except for times: `seconds` and `samples_per_second` of
-history.tsv, `seconds` of runs.tsv, rows.tsv, manifests and checkpoints, and the cells of
-report.html that show the same numbers.
+history.tsv, `seconds` of runs.tsv, rows.tsv, manifests and checkpoints, and the columns
+`seconds` and `minutes` of the tables of report.html.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from nerve._utils.files import MARK
 from nerve._utils.locks import is_lock_file
 
 TIMES = ("seconds", "cpu_seconds", "samples_per_second")
+PAGE_TIMES = ("seconds", "minutes")  # headings of report.html
 # In protocol.json: digests of tables that hold times, and the command with its folders.
 OF_THIS_RUN = ("id", "files", "command")
 
@@ -106,24 +107,26 @@ def _json_without(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _page_without_times(file: Path) -> str:
-    """The page without the cells that hold the seconds of runs.tsv or the minutes of a history."""
-    times: set[float] = set()
-    for table in (*file.parent.glob("r*s.tsv"), *file.parent.glob("runs/*/history.tsv")):
-        seconds = pd.read_csv(table, sep="\t")["seconds"].dropna()
-        minutes = seconds / 60
-        times |= {round(value, 9) for value in (*seconds, *minutes)}
-
-    def without_time(cell: re.Match[str]) -> str:
-        return "" if round(float(cell[1]), 9) in times else cell[0]
-
-    text = file.read_text()
+    """The page without the columns of times in its tables."""
+    text = re.sub(r"<table.*?</table>", _table_without_times, file.read_text(), flags=re.DOTALL)
     protocol = file.with_name("protocol.json")
     if protocol.is_file():
         # The id is a digest of tables that hold times.
         text = text.replace(json.loads(protocol.read_text())["id"], "")
     # A folder with blanks in its name was quoted.
-    text = re.sub(r"&#39;(\[…\][^&]*)&#39;", r"\1", text)
-    return re.sub(r'<td data-sort="([\d.e-]+)" class="number">[^<]*</td>', without_time, text)
+    return re.sub(r"&#39;(\[…\][^&]*)&#39;", r"\1", text)
+
+
+def _table_without_times(table: re.Match[str]) -> str:
+    """A table of the page without the cells of its columns of times."""
+    headings = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table[0])
+    positions = [i for i, heading in enumerate(headings) if heading in PAGE_TIMES]
+    rows = []
+    for row in re.split(r"(?=<tr>)", table[0]):
+        before, *cells = re.split(r"(?=<td )", row)
+        rows.append(before)
+        rows += [cell for i, cell in enumerate(cells) if i not in positions]
+    return "".join(rows)
 
 
 def _checkpoint_without_times(file: Path) -> tuple[str, str]:

@@ -39,3 +39,21 @@ def test_only_times_may_differ_between_two_runs(tmp_path):
     first = make("a", 0.5, 1.0)
     assert make("b", 0.5, 2.0) == first
     assert make("c", 0.6, 1.0) != first
+
+
+PAGE = """<table><thead><tr><th scope="col">encoder</th><th scope="col">minutes</th>
+<th scope="col">p</th></tr></thead><tbody>
+<tr><td data-sort="a">a</td><td data-sort="{minutes}">{minutes}</td><td data-sort="{p}">{p}</td></tr>
+</tbody></table>"""
+
+
+def test_a_column_of_times_is_left_out_of_a_page_and_equal_numbers_elsewhere_are_not(tmp_path):
+    def make(name: str, minutes: float, p: float) -> dict:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "report.html").write_text(PAGE.format(minutes=minutes, p=p))
+        return comparable_content(folder)
+
+    first = make("a", minutes=0.02, p=0.02)
+    assert make("b", minutes=0.04, p=0.02) == first
+    assert make("c", minutes=0.02, p=0.04) != first

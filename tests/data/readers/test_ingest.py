@@ -153,7 +153,8 @@ def test_several_scans_are_averaged_in_fisher_z_or_chosen_by_rule(tmp_path):
     assert "averaged in Fisher z" in " ".join(read(tmp_path).notes["log"])
     assert read(tmp_path).participants["n_scans"].tolist() == [2, 2]
     with pytest.raises(
-        NerveError, match=r'2 participants have several scans .*repeats="average" \(or first, or last\)'
+        NerveError,
+        match=r'2 participants have several scans .*repeats="average" \(or first, or last\)',
     ):
         read(tmp_path, repeats="refuse")
     with pytest.raises(NerveError, match="session is '3' and no scan has it, expected one of 1, 2"):
