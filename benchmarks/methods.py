@@ -62,15 +62,14 @@ def measure(name: str) -> Costs:
     torch.set_num_threads(1)
     cohort = make_cohort()
     method = method_class(name).from_preset("paper", device="cpu")
-    memory_before = peak_memory()
     # As in `fit`, up to the first step.
-    method.parcellation_ = cohort.parcellation
-    method.n_features_in_ = cohort.n_regions
-    method.binary_ = False
+    targets = method.learn_target(np.linspace(-1, 1, BATCH))
+    cohort = method.begin_fit(cohort)
+    memory_before = peak_memory()
     dataset = method.begin_training(cohort, np.arange(len(cohort)))
     module = method.module_
-    if method.role == "supervised":
-        dataset = LabelledDataset(dataset, np.linspace(-1, 1, BATCH))
+    if targets is not None:
+        dataset = LabelledDataset(dataset, targets)
     optimizer = make_optimizer(module, method.training_settings())
     batch_size = min(BATCH, len(dataset))
     batch = dataset.batch(np.arange(batch_size))
