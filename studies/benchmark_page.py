@@ -37,8 +37,9 @@ For readers who want to compare all methods on real data. The page shows every r
 ABIDE (without participants who have constant regions) and UCLA. Frozen features are read by kernel ridge regression;
 supervised networks predict directly. All scores are out of fold. They are r for age and FIQ, and the area under the curve
 (AUC) for sex and diagnosis. If there are several sites, brackets show the r within sites. **Bold** is the best of a
-column; = marks rows that are not distinguishable from it (paired bootstrap over participants, p ≥ .05). CPU s is the
-time of a row in all tables of its cohort together, training and prediction, on a machine that also ran other programs.
+column; = marks rows that are not distinguishable from it (p ≥ .05 in a test that is corrected for training sets that
+overlap, `p_cv`: [reliability](reliability.md)). CPU s is the time of a row in all tables of its cohort together, training
+and prediction, on a machine that also ran other programs.
 
 How to read the rows:
 
@@ -124,7 +125,7 @@ class CohortScores:
         return str(self.lines.index[self.lines["method"] == "raw"][0])
 
     def compare_lines(self, line_a: str, line_b: str, target: str) -> dict[str, float]:
-        """Compare two lines on one target by the paired bootstrap; the difference is a − b."""
+        """Compare two lines on one target; the difference is a − b."""
         key = (line_a, line_b, target)
         if key not in self._comparisons:
             of_target = self.predictions[self.predictions["target"] == target]
@@ -136,17 +137,17 @@ class CohortScores:
         best = self.best_line(target)
         tied = set()
         for line in self.scores_on(target).index:
-            if line != best and self.compare_lines(best, line, target)["p"] >= 0.05:
+            if line != best and self.compare_lines(best, line, target)["p_cv"] >= 0.05:
                 tied.add(line)
         return tied
 
     def is_below_raw(self, line: str, target: str) -> bool:
-        """Whether a line is worse than raw FC, by its score and by the paired bootstrap."""
+        """Whether a line is worse than raw FC, by its score and by the corrected test."""
         scores = self.scores_on(target)
         raw = self.raw_line()
         if not scores[line] < scores[raw]:  # also if a score is not a number
             return False
-        return self.compare_lines(raw, line, target)["p"] < 0.05
+        return self.compare_lines(raw, line, target)["p_cv"] < 0.05
 
     def table(self) -> str:
         """Return a Markdown table of one row per line.
@@ -227,7 +228,7 @@ class CohortScores:
                 differences = []
                 for target in self.targets:
                     comparison = self.compare_lines(str(line), str(control), target)
-                    p = format_p(comparison["p"])
+                    p = format_p(comparison["p_cv"])
                     differences.append(f"{target} {comparison['difference']:+.3f} ({p})")
                 items.append(f"- {self.labels[str(line)]}: {', '.join(differences)}")
         return items
