@@ -20,7 +20,7 @@ from nerve.methods.nerve import NERVE
 from nerve.methods.ppca import PPCA
 from nerve.methods.pretrained import pack
 from nerve.methods.raw import RawFC
-from nerve.methods.run_folder import load_tensors, save_tensors
+from nerve.methods.run_folder import RunFolder, load_tensors, save_tensors
 from nerve.methods.runs import pretrain
 from nerve.methods.tangent import TangentSpace
 
@@ -237,6 +237,23 @@ def test_a_number_that_may_be_a_code_for_missing_causes_a_warning(kept, there):
     ages = there.participants["age"].where(np.arange(30) > 1, -9999.0)
     with pytest.warns(NerveWarning, match="'age' of 2 participants .*-9999"):
         KeptModel.load(kept).predict(with_table(there, age=ages))
+
+
+# Checkpoints
+
+
+def test_a_checkpoint_with_another_state_is_refused_by_the_name_of_the_entry(cohort, tmp_path):
+    encoder = NERVE.from_preset("small", epochs=1, dim=8, heads=2, depth=1, n_components=4)
+    encoder.set_params(decoder_dim=8, decoder_heads=2, device="cpu")
+    encoder.fit(cohort, run_dir=tmp_path / "run")
+    checkpoints = RunFolder(tmp_path / "run")
+    tensors, state = checkpoints.load()
+    for name, value in (("identity", None), ("step", -1), ("history", "long")):
+        checkpoints.save(tensors, state | {name: value})
+        with pytest.raises(NerveError, match=rf"last\.safetensors: its entry {name} is not one of"):
+            encoder.fit(cohort, run_dir=tmp_path / "run", resume=True)
+    checkpoints.save(tensors, state)
+    encoder.fit(cohort, run_dir=tmp_path / "run", resume=True)
 
 
 # Few participants

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
@@ -31,6 +32,22 @@ HISTORY = "history.tsv"
 _LARGEST_HEADER = 10**8  # bytes
 # errors that reading the header of a damaged file may raise
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+class _State(BaseModel):
+    """What a checkpoint holds besides tensors, as `nerve.core.training` writes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    step: NonNegativeInt
+    best_step: NonNegativeInt
+    best_loss: float
+    epoch_loss: float
+    epoch_steps: NonNegativeInt
+    seconds: float
+    history: list[dict[str, Any]]
+    scaler: dict[str, Any]
+    identity: dict[str, Any]
 
 
 class RunFolder:
@@ -175,7 +192,14 @@ def _load_state(path: Path) -> dict[str, Any]:
     try:
         require_regular_file(path)
         header, _ = _read_header(path)
-        return dict(json.loads(header["__metadata__"]["state"]))
+        return _State(**json.loads(header["__metadata__"]["state"])).model_dump()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        entry = ".".join(str(part) for part in first["loc"][:3])
+        raise NerveError(
+            f"{path}: its entry {entry} is not one of a checkpoint of this version "
+            f"({first['msg']}). Train in a new folder."
+        ) from None
     except _DAMAGED as error:
         raise NerveError(
             f"{path}: is not a checkpoint of this package ({error}). Start without --resume."
