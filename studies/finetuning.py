@@ -108,7 +108,7 @@ def predict_row(cohort: nerve.Cohort, row: str, run: Path, folder: Path, cohort_
 def scores_table(folder: Path) -> str:
     """Return the Markdown table of a cohort, one line per row whose predictions are there.
 
-    Bold is the best of a column; = is not distinguishable from it (p ≥ .05).
+    Bold is the best of a column; = is not distinguishable from it (p_cv ≥ .05).
     """
     tables = []
     # names of rows have a hyphen, pretraining.tsv has none
@@ -129,7 +129,7 @@ def scores_table(folder: Path) -> str:
             text = f"{column[row]:.3f}"
             if row == best:
                 text = f"**{text}**"
-            elif compare(of_target, best, row).iloc[0]["p"] >= 0.05:
+            elif compare(of_target, best, row).iloc[0]["p_cv"] >= 0.05:
                 text += " ="
             cells[row].append(text)
     heads.append("CPU s")
