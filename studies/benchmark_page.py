@@ -53,7 +53,7 @@ How to read the rows:
   they may be better.
 - UCLA has two scanners, so no table leaves a site out.
 - NERVE is frozen here. Networks on its tokens that are trained with the target, fine-tuned or from random weights,
-  predict worse on both cohorts, for 11 to 62 times the CPU seconds of the frozen row (pretraining not counted):
+  predict worse on both cohorts, for 11 to 49 times the CPU seconds of the frozen row (pretraining not counted):
   [fine-tuning](howto/fine-tuning.md#who-wins-on-real-participants) has the tables.
 
 This page was written by `python -m studies.benchmark_page` from the results folders of these two experiments.
