@@ -76,7 +76,7 @@ class Protocol:
         "default.",
     )
     preserve: tuple[str, ...] = _field(
-        (), "Columns whose effects ComBat keeps; age and sex by default."
+        (), "Columns whose effects ComBat keeps; by default those called age and sex."
     )
     regress_features: bool = _field(False, "Regress covariates from features too.")
     motion: str = _field(

@@ -139,7 +139,7 @@ def run_task(experiment: Experiment, task: Task) -> str:
     """Do one run, unless its status is final or another process is doing it.
 
     A failure is recorded with its reason, and not raised. A stop (Ctrl-C, SIGTERM) is raised, and
-    no manifest is written: the next attempt resumes from the checkpoints in the folder.
+    no manifest is written: in the next attempt, encoders resume from the checkpoints in the folder.
 
     Parameters
     ----------

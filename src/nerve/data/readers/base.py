@@ -14,6 +14,8 @@ To add a reader:
      the matrix (R, R) or the time series (volumes, R) as it stands in the file, with the region
      labels if the file has any.
 
+   A source that states its own parcellation or options may also override `complete_options`.
+
 2. Import its class in ``nerve/data/readers/registry.py`` and add it to `READERS`, before less
    specific readers. (Those with ``fallback = True`` read files without any convention; they stand
    last, and are asked only when no other reader finds anything.)
