@@ -26,7 +26,7 @@ from nerve._utils.files import atomic_file, write_json
 from nerve.core.patching import Patching
 from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import FEWEST
-from nerve.methods.inputs import as_cohort, chunks
+from nerve.methods.inputs import as_cohort, chunks, cohorts_in
 from nerve.methods.packing import PatchDataset
 
 _MOST_PARTICIPANTS = 256  # held-out participants that are reconstructed
@@ -71,7 +71,7 @@ def describe_run(
     # PPCA reconstructs, but trains on all participants: it has no split.
     if not (hasattr(method, "reconstruct") and hasattr(method, "validation_split")):
         return None
-    cohort = as_cohort(cohorts, method.parcellation_)
+    cohort = as_cohort([part.align(method.parcellation_) for part in cohorts_in(cohorts)])
     training, held_out = method.validation_split(cohort, method.training_settings())
     if not len(held_out):
         return None

@@ -307,6 +307,9 @@ class Method(BaseEstimator):
         -------
         Cohort
         """
+        cohorts = cohorts_in(data)
+        if cohorts and parcellation is not None:
+            data = [cohort.align(parcellation) for cohort in cohorts]
         cohort = as_cohort(data, parcellation)
         if cohort.measure in self.measures:
             return cohort
@@ -322,8 +325,8 @@ class Method(BaseEstimator):
     def align_to_fitted(self, data: Any) -> Cohort:
         """Reorder the regions of data by label, into the order that the method was fitted with.
 
-        `transform` and `predict` of every method begin here, those of NERVE by `patch_dataset`.
-        `align_and_check_measure` says what is refused.
+        `transform` and `predict` of every method begin here. `align_and_check_measure` says what is
+        refused.
 
         Parameters
         ----------
@@ -577,7 +580,7 @@ class FeatureMixin(TransformerMixin):
         return tags
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features of the same participants in the same order (NERVE has its own, with pooling).
+        """Features of the same participants in the same order.
 
         Parameters
         ----------

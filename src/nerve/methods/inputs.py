@@ -25,11 +25,10 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     Parameters
     ----------
     data : Cohort, sequence of Cohorts, or (n, R, R) array
-        Several cohorts are pooled.
+        Several cohorts are pooled, in the region order of the first.
     parcellation : Parcellation or str, optional
-        The regions that are wanted: each cohort is brought into their order by label
-        (`Cohort.align`), and an array must be in it already. By default the order of the (first)
-        cohort; the regions of an array are then called region1 …, all of one network.
+        The regions of an array, which must be in this order already; without one they are called
+        region1 …, all of one network. Cohorts know their regions.
 
     Returns
     -------
@@ -37,8 +36,6 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     """
     pool = cohorts_in(data)
     if pool:
-        if parcellation is not None:
-            pool = [cohort.align(parcellation) for cohort in pool]
         return pool[0] if len(pool) == 1 else Cohort.concat(pool)
     stack = _checked_stack(data)
     labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
